@@ -1,5 +1,5 @@
 import { createSeededRandom, systemClock } from "@espalier/core";
-import { createEventDecoder } from "@espalier/kv-events";
+import { createEventDecoder } from "@espalier/engine-model/kv-events";
 import { eventKind } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
 import { eventsReport, eventsSuite, eventsTable } from "../src/suites/events.ts";

@@ -1,4 +1,5 @@
-import { epochId, originKey } from "@espalier/replication";
+import { originKey } from "@espalier/mesh";
+import { epochId } from "@espalier/shared-tree";
 import { journalContent } from "./journal-content.ts";
 import type { ModelEngine } from "./model-engine.ts";
 import type { ModelRouter } from "./model-router.ts";

@@ -1,6 +1,5 @@
 import type { Clock, Random, Scheduler } from "@espalier/core";
-import type { Backend } from "@espalier/mesh";
-import type { ReplicaPorts } from "@espalier/replication";
+import type { Backend, ReplicaPorts } from "@espalier/mesh";
 
 export interface BackendRequest {
   /** Of the router; the same for all its epochs. */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { ReplicatedDocuments } from "@espalier/replication";
+import type { ReplicatedDocuments } from "@espalier/mesh";
 import { applyUpdate, Doc, encodeStateVector } from "yjs";
 
 /**

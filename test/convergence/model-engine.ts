@@ -1,5 +1,5 @@
 import type { Random } from "@espalier/core";
-import type { BatchMark } from "@espalier/replication";
+import type { BatchMark } from "@espalier/shared-tree";
 
 /** One message of an engine: blocks by number. */
 export interface EngineMessage extends BatchMark {

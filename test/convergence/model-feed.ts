@@ -1,6 +1,6 @@
 import type { Cancel, Random, Scheduler } from "@espalier/core";
 import { type LedgerSink, tier } from "@espalier/prefix-index";
-import type { FeedQuality, FeedReader } from "@espalier/replication";
+import type { FeedQuality, FeedReader } from "@espalier/shared-tree";
 import { type ModelEngine, wordsOf } from "./model-engine.ts";
 
 export interface ModelFeedOptions {

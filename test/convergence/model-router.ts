@@ -1,13 +1,14 @@
 import { asRouterId, type Random, silentLogger } from "@espalier/core";
-import { type Backend, type FeedRole, Ownership } from "@espalier/mesh";
+import type { Backend, ReplicaPorts } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex, tier } from "@espalier/prefix-index";
 import {
   createReplica,
   createTargetSlots,
+  type FeedRole,
+  Ownership,
   type Replica,
-  type ReplicaPorts,
   type TargetSlots,
-} from "@espalier/replication";
+} from "@espalier/shared-tree";
 import { createSeriesMeter } from "@espalier/testing";
 import type { Environment } from "./environment.ts";
 import { chainOf, type ModelEngine, wordsOf } from "./model-engine.ts";

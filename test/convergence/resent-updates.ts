@@ -1,5 +1,5 @@
 import type { Random } from "@espalier/core";
-import type { ApplyOutcome, DocumentUpdate, ReplicaPorts } from "@espalier/replication";
+import type { ApplyOutcome, DocumentUpdate, ReplicaPorts } from "@espalier/mesh";
 
 /** Updates that may come again. */
 const maxRemembered = 256;

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { silentLogger, systemClock } from "@espalier/core";
-import { createKvEventPublisher, type KvEventPublisher } from "@espalier/kv-events";
+import { createKvEventPublisher, type KvEventPublisher } from "@espalier/engine-model/kv-events";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { call, chat } from "../integration/client.ts";

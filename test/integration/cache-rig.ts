@@ -1,7 +1,7 @@
 import { type Clock, systemClock } from "@espalier/core";
 import type { EngineParameters } from "@espalier/engine-model";
+import type { EventDialect } from "@espalier/engine-model/kv-events";
 import type { EngineSimOptions } from "@espalier/engine-sim";
-import type { EventDialect } from "@espalier/kv-events";
 import { waitFor } from "@espalier/testing";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import { call, type Json, post } from "./client.ts";

@@ -1,5 +1,5 @@
 import { silentLogger, systemClock } from "@espalier/core";
-import { createKvEventPublisher, type KvEventPublisher, type WireEvent } from "@espalier/kv-events";
+import { createKvEventPublisher, type KvEventPublisher, type WireEvent } from "@espalier/engine-model/kv-events";
 import { freePort, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import {

@@ -1,5 +1,5 @@
 import { createSeededRandom } from "@espalier/core";
-import type { EventDialect } from "@espalier/kv-events";
+import type { EventDialect } from "@espalier/engine-model/kv-events";
 import { waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { cacheCounts, cacheRouter, createMovableClock, publishingSims, untilHeard } from "./cache-rig.ts";

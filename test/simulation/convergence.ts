@@ -1,4 +1,5 @@
-import { epochId, originKey } from "@espalier/replication";
+import { originKey } from "@espalier/mesh";
+import { epochId } from "@espalier/shared-tree";
 import type { SimFleet } from "@espalier/simulator";
 import { journalContent } from "../convergence/journal-content.ts";
 import type { EngineTruth } from "./engine-truth.ts";

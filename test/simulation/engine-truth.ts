@@ -1,6 +1,6 @@
 import { blockChange } from "@espalier/engine-model";
 import { createPrefixIndex, type PrefixIndex, tier } from "@espalier/prefix-index";
-import type { BatchMark } from "@espalier/replication";
+import type { BatchMark } from "@espalier/shared-tree";
 import type { SimFleet } from "@espalier/simulator";
 
 type SimEngine = SimFleet["engines"][number];

@@ -1,5 +1,5 @@
 import type { Random } from "@espalier/core";
-import type { ApplyOutcome, DocumentUpdate, ReplicaPorts } from "@espalier/replication";
+import type { ApplyOutcome, DocumentUpdate, ReplicaPorts } from "@espalier/mesh";
 
 /** What a run wants to know of, and to do with, the ports of a replica. */
 export interface PortsWatch {

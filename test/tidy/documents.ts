@@ -98,7 +98,7 @@ export function checkCommands(tree: Tree): string[] {
   return found;
 }
 
-const feedStates = "packages/kv-events/src/feed/feed-state.ts";
+const feedStates = "packages/shared-tree/src/events/feed-state.ts";
 const operations = "docs/OPERATIONS.md";
 
 /** What `espalier feeds` names as the reason of a feed's state is explained to operators. */

@@ -210,7 +210,7 @@ test.each([
 
 test("a reason of a feed's state in no row of the operators' tables is a violation", () => {
   const files = {
-    "packages/kv-events/src/feed/feed-state.ts":
+    "packages/shared-tree/src/events/feed-state.ts":
       'export type FeedReason =\n  /** live. */\n  | "complete"\n  | "new-life"\n  | "gap";\ntype Other = "x" | "y";',
     "docs/OPERATIONS.md": "`gap`\n| state | why |\n| `live` | `complete`, `new-life` |",
   };

@@ -5,7 +5,7 @@ import {
   type EventDialect,
   encodeEventMessage,
   type WireEvent,
-} from "@espalier/kv-events";
+} from "@espalier/engine-model/kv-events";
 import type { EventFault } from "./event-faults.ts";
 import { createMessageFaults, type MessageFault } from "./event-faults.ts";
 import type { ResolvedKvEvents } from "./options.ts";

@@ -11,7 +11,7 @@ import {
   type PullLimits,
   presetNames,
 } from "@espalier/engine-model";
-import { type EventDialect, eventDialects } from "@espalier/kv-events";
+import { type EventDialect, eventDialects } from "@espalier/engine-model/kv-events";
 import { type BehaviourName, behavioursNamed } from "./behaviours.ts";
 import { maxAdapters } from "./engine/adapters.ts";
 

@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/core";
+import { createEventDecoder, type EventDialect, eventDialects } from "@espalier/engine-model/kv-events";
 import { type EngineSimOptions, startEngineSim } from "@espalier/engine-sim";
-import { createEventDecoder, type EventDialect, eventDialects } from "@espalier/kv-events";
 import { expect, onTestFinished, test } from "vitest";
 import { parseCommandLine } from "../src/command-line.ts";
 import { channelOf, flavourOf, followEvents, listenToEvents, plainEvents } from "./event-feed.ts";

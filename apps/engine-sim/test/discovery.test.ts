@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { type EventDialect, eventDialects, readSglangEventSources, readVllmEventSources } from "@espalier/kv-events";
+import { type EventDialect, eventDialects } from "@espalier/engine-model/kv-events";
+import { readSglangEventSources, readVllmEventSources } from "@espalier/shared-tree/events";
 import { describe, expect, test } from "vitest";
 import { channelOf } from "./event-feed.ts";
 import { at, captureFolder, type Json, shapeOf, startSim, type TestSim } from "./sim-client.ts";

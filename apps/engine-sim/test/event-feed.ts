@@ -1,17 +1,19 @@
 import { silentLogger, systemClock, systemScheduler } from "@espalier/core";
 import {
   createEventDecoder,
+  type EventDecoder,
+  type EventDialect,
+  readReplayAnswer,
+} from "@espalier/engine-model/kv-events";
+import {
   createKvFeed,
   createReplayGate,
   createWorkSlices,
   createZmqTransport,
-  type EventDecoder,
-  type EventDialect,
   type EventTransport,
   type FeedSink,
   type KvFeed,
-  readReplayAnswer,
-} from "@espalier/kv-events";
+} from "@espalier/shared-tree/events";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished } from "vitest";
 import type { Json, TestSim } from "./sim-client.ts";

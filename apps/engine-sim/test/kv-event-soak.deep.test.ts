@@ -1,6 +1,6 @@
 import { createSeededRandom, type Random } from "@espalier/core";
+import type { EventDialect } from "@espalier/engine-model/kv-events";
 import { startEngineSim } from "@espalier/engine-sim";
-import type { EventDialect } from "@espalier/kv-events";
 import { expect, onTestFinished, test } from "vitest";
 import { askReplay, breakEvents, channelOf, type FollowedEvents, followEvents } from "./event-feed.ts";
 import { at, clientOf, type Json, startSim, type TestSim, untilIdle } from "./sim-client.ts";

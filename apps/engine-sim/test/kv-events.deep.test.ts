@@ -1,6 +1,6 @@
 import { createSeededRandom, systemClock, systemRandom } from "@espalier/core";
+import { createEventDecoder, type EventDialect, eventDialects } from "@espalier/engine-model/kv-events";
 import { startEngineSim } from "@espalier/engine-sim";
-import { createEventDecoder, type EventDialect, eventDialects } from "@espalier/kv-events";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { askReplay, channelOf, flavourOf, followEvents, listenToEvents, plainEvents } from "./event-feed.ts";

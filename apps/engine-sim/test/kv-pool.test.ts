@@ -1,5 +1,5 @@
+import type { StoredEvent } from "@espalier/engine-model/kv-events";
 import type { EngineSimOptions } from "@espalier/engine-sim";
-import type { StoredEvent } from "@espalier/kv-events";
 import { describe, expect, test } from "vitest";
 import { blockNames, poolEventsOf } from "../src/transfer/block-store.ts";
 import { followEvents, type PlainEvent } from "./event-feed.ts";

@@ -1,5 +1,5 @@
+import { createEventDecoder } from "@espalier/engine-model/kv-events";
 import { type EngineSimOptions, startEngineSim } from "@espalier/engine-sim";
-import { createEventDecoder } from "@espalier/kv-events";
 import { waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { parseCommandLine } from "../src/command-line.ts";

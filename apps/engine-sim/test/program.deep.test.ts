@@ -1,7 +1,7 @@
 import { type ChildProcess, fork, spawn, spawnSync } from "node:child_process";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { eventDialects } from "@espalier/kv-events";
+import { eventDialects } from "@espalier/engine-model/kv-events";
 import { waitFor } from "@espalier/testing";
 import { beforeAll, expect, onTestFinished, test, vi } from "vitest";
 

@@ -1,4 +1,4 @@
-import { readReplayAnswer } from "@espalier/kv-events";
+import { readReplayAnswer } from "@espalier/engine-model/kv-events";
 import type { CapturedReplay, CaptureFiles } from "./capture-files.ts";
 import { createEventFold } from "./event-fold.ts";
 

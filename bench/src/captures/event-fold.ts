@@ -1,5 +1,5 @@
 import { chainRoot, createBlockHasher, createHasherDigests } from "@espalier/core";
-import { createEventDecoder } from "@espalier/kv-events";
+import { createEventDecoder } from "@espalier/engine-model/kv-events";
 import { createPrefixIndex, createPrefixMatches, FeedLedger, tier } from "@espalier/prefix-index";
 
 /** The namespace of a prompt's blocks. */

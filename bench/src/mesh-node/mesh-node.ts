@@ -1,7 +1,7 @@
 import { asRouterId, type Clock, createSeededRandom, type Logger, type Scheduler, silentMeter } from "@espalier/core";
 import { createMesh, type Mesh, type MeshOptions } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
-import { createReplica, createTargetSlots, type Replica } from "@espalier/replication";
+import { createReplica, createTargetSlots, type Replica } from "@espalier/shared-tree";
 import { textBits } from "../support/mix-bits.ts";
 import { createLoopStalls, type LoopStalls } from "./loop-stalls.ts";
 import type { MeshNodeAnswers, MeshNodeCommand, MeshNodeOptions, TargetDigest } from "./mesh-node-messages.ts";

@@ -1,5 +1,5 @@
 import { type Cancel, type Clock, createSeededRandom, type Scheduler } from "@espalier/core";
-import type { FeedReader, Replica } from "@espalier/replication";
+import type { FeedReader, Replica } from "@espalier/shared-tree";
 import { textBits } from "../support/mix-bits.ts";
 import { SyntheticFeed } from "../support/synthetic-feed.ts";
 

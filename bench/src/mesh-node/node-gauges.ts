@@ -1,5 +1,6 @@
 import type { Cancel, Random, Scheduler } from "@espalier/core";
-import type { LoadPlane, Origin, ReplicaPorts, TargetSlots } from "@espalier/replication";
+import type { Origin, ReplicaPorts } from "@espalier/mesh";
+import type { LoadPlane, TargetSlots } from "@espalier/shared-tree";
 import { EventTimes, EventTimesByRouter } from "./event-times.ts";
 import { runJittered } from "./jittered.ts";
 import type { WallTime } from "./wall-time.ts";

@@ -1,6 +1,6 @@
 import type { Cancel, Clock, Random, Scheduler } from "@espalier/core";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
-import type { Replica, TargetSlots } from "@espalier/replication";
+import type { Replica, TargetSlots } from "@espalier/shared-tree";
 import { mixBits, textBits } from "../support/mix-bits.ts";
 import { EventTimes, EventTimesByRouter } from "./event-times.ts";
 import { runJittered } from "./jittered.ts";

@@ -1,6 +1,6 @@
 import type { Clock } from "@espalier/core";
 import { type BlockHasher, chainRoot, createBlockHasher, createHasherDigests } from "@espalier/core";
-import { createEventDecoder } from "@espalier/kv-events";
+import { createEventDecoder } from "@espalier/engine-model/kv-events";
 import { createPrefixIndex, FeedLedger, type LedgerSink, type PrefixIndex, tier } from "@espalier/prefix-index";
 import { blockSize, type EventTraffic, type FeedMessage } from "./events-traffic.ts";
 

@@ -1,5 +1,6 @@
 import { type Clock, silentLogger, systemScheduler } from "@espalier/core";
-import { createEventDecoder, createKvEventPublisher, createWorkSlices, createZmqTransport } from "@espalier/kv-events";
+import { createEventDecoder, createKvEventPublisher } from "@espalier/engine-model/kv-events";
+import { createWorkSlices, createZmqTransport } from "@espalier/shared-tree/events";
 import type { Figures } from "../support/median-spread.ts";
 import { decodeWithLibrary } from "./events-baseline.ts";
 import { ingestMs } from "./events-ingest.ts";

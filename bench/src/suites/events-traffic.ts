@@ -1,5 +1,5 @@
 import type { Random } from "@espalier/core";
-import { type EventDialect, encodeEventMessage, type WireEvent } from "@espalier/kv-events";
+import { type EventDialect, encodeEventMessage, type WireEvent } from "@espalier/engine-model/kv-events";
 
 export interface EventTrafficShape {
   readonly feeds: number;

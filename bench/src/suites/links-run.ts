@@ -11,7 +11,7 @@ import {
 } from "@espalier/core";
 import { createMesh, createWsTransport, type Mesh } from "@espalier/mesh";
 import { createPrefixIndex } from "@espalier/prefix-index";
-import { createReplica, createTargetSlots, type Replica } from "@espalier/replication";
+import { createReplica, createTargetSlots, type Replica } from "@espalier/shared-tree";
 import { processCpuMs } from "../mesh-node/process-cpu.ts";
 import type { Figures } from "../support/median-spread.ts";
 

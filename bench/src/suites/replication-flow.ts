@@ -1,4 +1,4 @@
-import type { DocumentUpdate } from "@espalier/replication";
+import type { DocumentUpdate } from "@espalier/mesh";
 import type { VirtualTime } from "@espalier/testing";
 import { livingMember, newTime, opsOf, playStep, type RecordedStep, RigRouter, recordStep } from "./replication-rig.ts";
 

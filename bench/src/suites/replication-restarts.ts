@@ -1,4 +1,4 @@
-import type { DocumentUpdate } from "@espalier/replication";
+import type { DocumentUpdate } from "@espalier/mesh";
 import type { Figures } from "../support/median-spread.ts";
 import { livingMember, newTime, RigRouter } from "./replication-rig.ts";
 

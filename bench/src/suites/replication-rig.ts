@@ -1,13 +1,7 @@
 import { asRouterId, createSeededRandom, type RouterId, silentLogger, silentMeter } from "@espalier/core";
+import type { DocumentUpdate, Member } from "@espalier/mesh";
 import { createPrefixIndex, type LedgerSink, type PrefixIndex, tier } from "@espalier/prefix-index";
-import {
-  createReplica,
-  createTargetSlots,
-  type DocumentUpdate,
-  type FeedReader,
-  type Member,
-  type Replica,
-} from "@espalier/replication";
+import { createReplica, createTargetSlots, type FeedReader, type Replica } from "@espalier/shared-tree";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { textBits } from "../support/mix-bits.ts";
 import { SyntheticFeed } from "../support/synthetic-feed.ts";

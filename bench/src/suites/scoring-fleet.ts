@@ -10,7 +10,6 @@ import {
 } from "@espalier/core";
 import { createTargetAdapters, createTargetLoad } from "@espalier/engines";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
-import { createReplica, createTargetSlots, type SharedLoad } from "@espalier/replication";
 import {
   createCacheMeters,
   createLoadPublisher,
@@ -25,6 +24,7 @@ import {
   type RoutingTarget,
   type TargetSelector,
 } from "@espalier/routing";
+import { createReplica, createTargetSlots, type SharedLoad } from "@espalier/shared-tree";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 
 /** Tokens per block. */

@@ -1,5 +1,5 @@
-import type { SharedLoad } from "@espalier/replication";
 import type { PromptBlocks, RoutingTarget } from "@espalier/routing";
+import type { SharedLoad } from "@espalier/shared-tree";
 import { createNaiveIndex } from "./prefix-index-naive.ts";
 import { blockSize, type ScoringFleet } from "./scoring-fleet.ts";
 

@@ -1,6 +1,6 @@
 import type { Random } from "@espalier/core";
 import { type LedgerSink, tier } from "@espalier/prefix-index";
-import type { BatchMark } from "@espalier/replication";
+import type { BatchMark } from "@espalier/shared-tree";
 import { mixBits } from "./mix-bits.ts";
 
 export interface SyntheticFeedOptions {

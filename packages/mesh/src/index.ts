@@ -1,17 +1,44 @@
 /**
- * The mesh between routers: authenticated links, membership, ownership of engines' event feeds, and the exchange of
- * what a replica shares, over direct links or through Redis.
+ * The gossip layer of routers: authenticated links, membership, and the exchange of logs and rows that N processes keep in
+ * common, over direct links or through Redis. What logs and rows say is opaque here.
  */
-export { type Backend, type MemberDescription, memberDescription } from "./exchange/backend.ts";
-
+export {
+  type Backend,
+  type BackendDescription,
+  type MemberDescription,
+  memberDescription,
+} from "./exchange/backend.ts";
+export { createHybridClock, type HybridClock, stampMs, stampsPerMs } from "./hybrid-clock.ts";
+export type { ProcessPorts } from "./link/link.ts";
 export { type LinkSecurity, refusedPeer } from "./link/links.ts";
 export { type ProbeResult, probePeer } from "./link/probe.ts";
+export { hashText, mixWord } from "./membership/text-hash.ts";
 export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
-export type { FeedRole } from "./ownership/decide-role.ts";
-export { joinedBackend, Ownership } from "./ownership/ownership.ts";
+export { type Origin, originKey } from "./origin.ts";
 export { createRedisBackend } from "./redis/redis-backend.ts";
+export type { FoldStatement, Member, ReplicaPorts, SnapshotRequest, SnapshotSink } from "./replica-ports.ts";
+export {
+  type ApplyOutcome,
+  DocumentFullError,
+  type DocumentState,
+  type DocumentUpdate,
+  type ReplicatedDocuments,
+} from "./replicated-documents.ts";
+export { LeasedPlane, type PlaneOptions } from "./rows/leased-plane.ts";
+export { type CountedFrame, Heard, type Peer, PeerTable } from "./rows/peer-table.ts";
+export {
+  joinPlanes,
+  type LoadExchange,
+  type PlaneExchange,
+  type RelayFrame,
+  readCounter,
+  readFrame,
+  readOrigin,
+  splitIntoFrames,
+  writeOrigin,
+} from "./rows/plane-exchange.ts";
 export type { FoundSeeds } from "./seeds/seeds.ts";
+export { callAll, subscribe } from "./subscribe.ts";
 export type { MutualTls } from "./transport/ws-transport.ts";
 export { createWsTransport } from "./transport/ws-transport.ts";
-
 export { createYWebsocketEndpoint } from "./y-websocket/y-websocket-endpoint.ts";

@@ -1,5 +1,4 @@
 import type { Cancel, Transport } from "@espalier/core";
-import type { Member, ReplicaPorts } from "@espalier/replication";
 import { type Backend, type BackendDescription, describeMember, PeerRates, Readiness } from "./exchange/backend.ts";
 import { Exchange } from "./exchange/exchange.ts";
 import type { ExchangeLimits } from "./exchange/exchange-parts.ts";
@@ -9,6 +8,7 @@ import { type LinkSecurity, Links } from "./link/links.ts";
 import { Membership, type MembershipChange, type MembershipLimits } from "./membership/membership.ts";
 import { regionCapability } from "./membership/membership-frames.ts";
 import { createLoopLag, type LoopLag } from "./membership/process-time.ts";
+import type { Member, ReplicaPorts } from "./replica-ports.ts";
 import { createDialList, type FoundSeeds, resolveHost, Seeds } from "./seeds/seeds.ts";
 
 /** How long a router looks for peers before it continues without them. */

@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random, silentLogger, silentMeter } from "@espalier/core";
-import type { ReplicaPorts } from "@espalier/replication";
 import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
 import { createMesh, type Mesh, type MeshOptions } from "../src/mesh.ts";
+import type { ReplicaPorts } from "../src/replica-ports.ts";
 
 export interface ClusterRouter<Replica extends ReplicaPorts> {
   readonly name: string;

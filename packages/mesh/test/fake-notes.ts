@@ -1,5 +1,6 @@
 import { asRouterId, EspalierError } from "@espalier/core";
-import { type Origin, originKey, type PlaneExchange } from "@espalier/replication";
+import { type Origin, originKey } from "../src/origin.ts";
+import type { PlaneExchange } from "../src/rows/plane-exchange.ts";
 
 const encode = (value: unknown): Uint8Array => new TextEncoder().encode(JSON.stringify(value));
 

@@ -1,16 +1,13 @@
 import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/core";
+import { type Origin, originKey } from "../src/origin.ts";
+import type { FoldStatement, ReplicaPorts, SnapshotRequest } from "../src/replica-ports.ts";
 import {
   type ApplyOutcome,
   DocumentFullError,
   type DocumentState,
   type DocumentUpdate,
-  type FoldStatement,
-  type LoadExchange,
-  type Origin,
-  originKey,
-  type ReplicaPorts,
-  type SnapshotRequest,
-} from "@espalier/replication";
+} from "../src/replicated-documents.ts";
+import type { LoadExchange } from "../src/rows/plane-exchange.ts";
 import { FakeNotes } from "./fake-notes.ts";
 
 /** As replicas of facts have it: they do not make smaller frames of a snapshot. */

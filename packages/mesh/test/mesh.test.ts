@@ -1,9 +1,9 @@
 import { createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
-import { originKey } from "@espalier/replication";
+import { createCountingMeter } from "@espalier/testing";
 import { afterEach, describe, expect, it } from "vitest";
 import { createMesh } from "../src/mesh.ts";
+import { originKey } from "../src/origin.ts";
 import { addressOf, Cluster, type ClusterRouter } from "./cluster.ts";
-import { createCountingMeter } from "./counting-meter.ts";
 import { LogReplica, sharedName } from "./log-replica.ts";
 
 const text = (value: string): Uint8Array => new TextEncoder().encode(value);

@@ -8,7 +8,7 @@ import {
   type Startable,
   type TargetIndex,
 } from "@espalier/core";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 
 /**
  * Rents: what prompts with a common prefix have overpaid to go where it is cached, in milliseconds, by an unsigned

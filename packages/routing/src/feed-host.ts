@@ -1,6 +1,6 @@
 import type { TargetIndex } from "@espalier/core";
 import { type LedgerSink, type PrefixIndex, type TierName, tier } from "@espalier/prefix-index";
-import type { BatchMark } from "@espalier/replication";
+import type { BatchMark } from "@espalier/shared-tree";
 import type { FeedConfidence } from "./prefix/prefix-knowledge.ts";
 
 /** A target whose events are read. */

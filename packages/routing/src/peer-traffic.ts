@@ -1,5 +1,5 @@
 import type { Clock, TargetIndex } from "@espalier/core";
-import type { SharedLoad } from "@espalier/replication";
+import type { SharedLoad } from "@espalier/shared-tree";
 
 /** A prompt that this router sends. */
 export interface SentPrompt {

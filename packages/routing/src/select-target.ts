@@ -11,7 +11,7 @@ import {
   planPulls,
   type RequestFeatures,
 } from "@espalier/policies";
-import type { SharedLoad } from "@espalier/replication";
+import type { SharedLoad } from "@espalier/shared-tree";
 import type { CopyRents } from "./copy-rents.ts";
 import type { DecisionLog, Exclusion, LeftOut } from "./decision-log.ts";
 import type { PeerTraffic } from "./peer-traffic.ts";

@@ -1,5 +1,5 @@
 import { type Clock, hashOf, RecencyMap } from "@espalier/core";
-import type { Bindings } from "@espalier/replication";
+import type { Bindings } from "@espalier/shared-tree";
 
 /** Stores bindings: those of a replica, which all routers share, or a router's own. */
 export type BindingStore = Pick<Bindings, "get" | "set" | "leftMs">;

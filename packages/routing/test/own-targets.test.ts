@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/core";
 import { createPolicy, type Policy } from "@espalier/policies";
-import type { SharedLoad } from "@espalier/replication";
+import type { SharedLoad } from "@espalier/shared-tree";
 import { expect, test } from "vitest";
 import type { PeerTraffic } from "../src/peer-traffic.ts";
 import { createTargetSelector } from "../src/select-target.ts";

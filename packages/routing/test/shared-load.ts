@@ -1,4 +1,4 @@
-import type { SharedLoad } from "@espalier/replication";
+import type { SharedLoad } from "@espalier/shared-tree";
 
 export type SharedColumns = { -readonly [Name in keyof SharedLoad]: SharedLoad[Name] };
 

@@ -1,7 +1,7 @@
 import { createServer } from "node:http";
 import { type Meter, silentLogger, systemClock, systemScheduler } from "@espalier/core";
-import { registerFeedMetrics } from "@espalier/kv-events";
-import { createFeedReaderMeters } from "@espalier/replication";
+import { createFeedReaderMeters } from "@espalier/shared-tree";
+import { registerFeedMetrics } from "@espalier/shared-tree/events";
 import { createDashboardParts } from "./admin/dashboard.ts";
 import { loadConfig } from "./config/index.ts";
 import { createContext } from "./create-context.ts";

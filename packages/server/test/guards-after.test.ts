@@ -1,6 +1,6 @@
 /** What keeps requests from an overflow backend, after its cause has gone: the backend gets them again, at every router. */
 import { silentMeter } from "@espalier/core";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { CompiledConfig, OverflowConfig } from "../src/config/index.ts";

@@ -3,6 +3,7 @@
  * servers for engines, DNS, the Kubernetes API and Redis, certificates, a fuzzer for decoders, and the location of real
  * captures.
  */
+export { captureFolders, livePayloads, replayedPayloads } from "./captured-events.ts";
 export {
   type Authority,
   type Certificate,
@@ -18,7 +19,14 @@ export { kernelModule } from "./kernel-module.ts";
 export { type ApiObject, createKubernetesApi, type KubernetesApi } from "./kubernetes-api.ts";
 export { createMemoryNetwork, type MemoryNetwork } from "./memory-network.ts";
 export { maxCaseBytes, mutateBytes } from "./mutate-bytes.ts";
-export { createRecordingLogger, createSeriesMeter, type LogLine, type SeriesMeter } from "./recorders.ts";
+export {
+  type CountingMeter,
+  createCountingMeter,
+  createRecordingLogger,
+  createSeriesMeter,
+  type LogLine,
+  type SeriesMeter,
+} from "./recorders.ts";
 export { hasRedisServer, type RedisServer, startRedisServer } from "./redis-server.ts";
 export { fixedSeeds, freePort, randomRuns, sharedPath, waitFor } from "./test-environment.ts";
 export { createVirtualTime, maxPendingTasks, schedulerOf, TimerHeap, type VirtualTime } from "./virtual-time.ts";

@@ -56,3 +56,28 @@ export function createSeriesMeter(): SeriesMeter {
     },
   };
 }
+
+/** A meter whose values tests can read: the sum of a counter, the last value of a gauge, how often a histogram was fed. */
+export interface CountingMeter extends Meter {
+  /** The value of a series; 0 when it was never used. */
+  value(name: string, ...labels: readonly string[]): number;
+}
+
+export function createCountingMeter(): CountingMeter {
+  const values = new Map<string, number>();
+  const keyOf = (name: string, labels: readonly string[]): string => [name, ...labels].join("|");
+  const metric = ({ name }: { readonly name: string }) => ({
+    series: (...labels: readonly string[]) => {
+      const key = keyOf(name, labels);
+      const add = (amount = 1): void => void values.set(key, (values.get(key) ?? 0) + amount);
+      return { add, set: (value: number) => void values.set(key, value), observe: () => add() };
+    },
+    remove: (...labels: readonly string[]) => void values.delete(keyOf(name, labels)),
+  });
+  return {
+    counter: metric,
+    gauge: metric,
+    histogram: metric,
+    value: (name, ...labels) => values.get(keyOf(name, labels)) ?? 0,
+  };
+}

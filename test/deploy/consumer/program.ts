@@ -1,11 +1,11 @@
 // A program of someone else, which the tests compile against the packages as they are published.
 import { createSeededRandom, silentLogger } from "@espalier/core";
-import { createKvFeed } from "@espalier/kv-events";
 import { type CustomPolicy, composeCustomPolicy, type Scorer } from "@espalier/policies";
 import { checkPolicy } from "@espalier/policies/conformance";
 import { createPrefixIndex } from "@espalier/prefix-index";
-import { createReplica } from "@espalier/replication";
 import { type Auth, createRouter, type Hooks, loadConfig } from "@espalier/server";
+import { createReplica } from "@espalier/shared-tree";
+import { createKvFeed } from "@espalier/shared-tree/events";
 import { scenarioNames, traceFormats } from "@espalier/simulator";
 import { shippedModelFolder } from "@espalier/tokenizer";
 

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { WireEvent } from "@espalier/kv-events";
+import type { WireEvent } from "@espalier/engine-model/kv-events";
 
 /** The blocks of a store outside the engines. It keeps only names: a name is a hash of the content. */
 export type BlockStore = ReturnType<typeof createBlockStore>;

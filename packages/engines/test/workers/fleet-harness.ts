@@ -7,7 +7,14 @@ import {
   type HttpRequest,
   type HttpResponse,
 } from "@espalier/core";
-import { createRecordingLogger, createVirtualTime, type LogLine, type VirtualTime } from "@espalier/testing";
+import {
+  createRecordingLogger,
+  createSeriesMeter,
+  createVirtualTime,
+  type LogLine,
+  type SeriesMeter,
+  type VirtualTime,
+} from "@espalier/testing";
 import {
   createFleet,
   type EngineRecord,
@@ -17,7 +24,6 @@ import {
   type FleetSharing,
   type Target,
 } from "../../src/workers/index.ts";
-import { createRecordingMeter, type RecordingMeter } from "./recording-meter.ts";
 
 /** What a scripted engine does with a request: a status and body, after a delay, or one of the ways to fail. */
 export type Answer =
@@ -56,7 +62,7 @@ export interface ScriptedEngine {
 export interface Harness {
   readonly fleet: Fleet;
   readonly time: VirtualTime;
-  readonly meter: RecordingMeter;
+  readonly meter: SeriesMeter;
   readonly lines: readonly LogLine[];
   /** Creates a healthy engine that serves model `m`. It is not applied. */
   engine(id: string, changes?: Partial<EngineSpec>, paths?: Record<string, Answer>): ScriptedEngine;
@@ -86,7 +92,7 @@ export function createHarness(
 ): Harness {
   const time = createVirtualTime();
   const logger = createRecordingLogger();
-  const meter = createRecordingMeter();
+  const meter = createSeriesMeter();
   const engines = new Map<string, ScriptedEngine>();
   const http = createScriptedHttp(time, engines);
   const { clock, scheduler } = time;

@@ -134,7 +134,7 @@ test("a removed engine lingers until its last request ends, out of every pool", 
   tickets[1]!.end();
   expect(idsOf(harness)).toEqual([]);
   expect(harness.fleet.target(target.index)).toBeUndefined();
-  expect(harness.meter.series).toEqual([]);
+  expect(harness.meter.names).toEqual([]);
 });
 
 test("a request that begins on an engine already gone is counted nowhere and harms nothing", async () => {
@@ -146,7 +146,7 @@ test("a request that begins on an engine already gone is counted nowhere and har
   harness.fleet.onChange((change) => reported.push(change));
   target.load.begin(size).end();
   expect(reported).toEqual([]);
-  expect(harness.meter.series).toEqual([]);
+  expect(harness.meter.names).toEqual([]);
 });
 
 test("an engine that comes back before it is gone is the same one, and starts over", async () => {
@@ -187,7 +187,7 @@ test("an engine that came back and is removed again lingers and goes like any ot
   expect(idsOf(harness)).toEqual(["a"]);
   harness.fleet.apply([]);
   expect(idsOf(harness)).toEqual([]);
-  expect(harness.meter.series).toEqual([]);
+  expect(harness.meter.names).toEqual([]);
 });
 
 test("an engine that comes back at another address is not the one that lingers", async () => {
@@ -356,7 +356,7 @@ test("random churn with requests in flight ends with nothing left", async () => 
     for (const ticket of tickets) ticket.end();
     await harness.time.advanceAsync(60_000);
     expect(harness.fleet.engines).toEqual([]);
-    expect(harness.meter.series).toEqual([]);
+    expect(harness.meter.names).toEqual([]);
     expect(harness.time.pendingCount).toBe(0);
   }
 });

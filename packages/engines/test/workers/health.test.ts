@@ -282,7 +282,7 @@ test("an answer that comes after the engine was removed changes nothing", async 
   await harness.time.advanceAsync(60_000);
   expect(record.state).toBe("removed");
   expect(engine.seen).toHaveLength(1);
-  expect(harness.meter.series).toEqual([]);
+  expect(harness.meter.names).toEqual([]);
 });
 
 test("a stopped fleet asks nothing more and leaves no timer", async () => {

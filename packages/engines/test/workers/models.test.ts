@@ -1,9 +1,8 @@
 import { createSeededRandom } from "@espalier/core";
-import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
+import { createRecordingLogger, createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createFleet, type ModelEntry, maxModelNameLength, maxModelsPerEngine } from "../../src/workers/index.ts";
 import { type Answer, type Harness, makeSpec, modelsAnswer, startHarness } from "./fleet-harness.ts";
-import { createRecordingMeter } from "./recording-meter.ts";
 
 const listAnswer = (...data: readonly unknown[]): Answer => ({
   status: 200,
@@ -353,7 +352,7 @@ test("an adapter that engines are told to load is a model of all that serve its 
   };
   const fleet = createFleet({
     ...{ clock: time.clock, scheduler: time.scheduler, random: createSeededRandom(1) },
-    ...{ logger: createRecordingLogger(), meter: createRecordingMeter() },
+    ...{ logger: createRecordingLogger(), meter: createSeriesMeter() },
     http: async ({ url }) => {
       const data = bases[url.replace("/v1/models", "")];
       return { status: 200, headers: {}, body: data ? JSON.stringify({ object: "list", data }) : "" };

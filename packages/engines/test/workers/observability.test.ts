@@ -7,7 +7,7 @@ test("an engine has its series from the moment it is known, and none once it is 
   const a = harness.engine("a");
   const b = harness.engine("b", {}, { "/health": "silent" });
   harness.fleet.apply([a.spec, b.spec]);
-  expect(harness.meter.series).toEqual([
+  expect(harness.meter.names).toEqual([
     "espalier_engine_asleep_ranks{a}",
     "espalier_engine_asleep_ranks{b}",
     "espalier_engine_breaker_overruled{a}",
@@ -25,7 +25,7 @@ test("an engine has its series from the moment it is known, and none once it is 
   await harness.time.advanceAsync(10_000);
   harness.fleet.apply([b.spec]);
   await harness.time.advanceAsync(10_000);
-  expect(harness.meter.series).toEqual([
+  expect(harness.meter.names).toEqual([
     "espalier_engine_asleep_ranks{b}",
     "espalier_engine_breaker_overruled{b}",
     "espalier_engine_breaker_state{b}",
@@ -35,7 +35,7 @@ test("an engine has its series from the moment it is known, and none once it is 
     "espalier_engine_up{b}",
   ]);
   harness.fleet.apply([]);
-  expect(harness.meter.series).toEqual([]);
+  expect(harness.meter.names).toEqual([]);
 });
 
 test("every kind of series goes with its engine", async () => {
@@ -52,12 +52,12 @@ test("every kind of series goes with its engine", async () => {
     engine.paths["/health"] = answer;
     await harness.time.advanceAsync(4_000);
   }
-  const names = harness.meter.series.map((series) => series.replace(/\{.*/, ""));
+  const names = harness.meter.names.map((series) => series.replace(/\{.*/, ""));
   expect(names.filter((name) => name === "espalier_engine_metrics_scrapes_total")).toHaveLength(6);
   expect(names.filter((name) => name === "espalier_engine_health_probes_total")).toHaveLength(5);
   expect(names).toContain("espalier_engine_metrics_malformed_lines_total");
   harness.fleet.apply([]);
-  expect(harness.meter.series).toEqual([]);
+  expect(harness.meter.names).toEqual([]);
 });
 
 test("an engine back from removal shows the breaker it had", async () => {
@@ -89,9 +89,9 @@ test("no series comes back when a request on a removed engine ends or fails", as
   for (const permit of permits) permit.failure("upstream_reset");
   expect(record.breaker.state).toBe("open");
   await harness.time.advanceAsync(10_000);
-  expect(harness.meter.series).toEqual([]);
+  expect(harness.meter.names).toEqual([]);
   tickets[1]!.end();
-  expect(harness.meter.series).toEqual([]);
+  expect(harness.meter.names).toEqual([]);
   expect(harness.time.pendingCount).toBe(0);
 });
 

@@ -1,7 +1,7 @@
 import { type Cancel, type Clock, type Described, json, type Startable } from "@espalier/core";
-import type { Member } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
 import type { RefusedPeer } from "../link/links.ts";
+import type { Member } from "../replica-ports.ts";
 
 /** Carries a replica's journals, gauges and snapshots to the other replicas and back, over sockets or Redis. */
 export interface Backend extends Startable {

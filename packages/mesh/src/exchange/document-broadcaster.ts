@@ -1,5 +1,5 @@
-import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
+import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "../replicated-documents.ts";
 import { type DocumentKind, encodeDocumentMessage } from "./document-frames.ts";
 import type { ExchangeParts } from "./exchange-parts.ts";
 

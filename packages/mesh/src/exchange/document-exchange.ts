@@ -1,6 +1,7 @@
 import { ByteWriter, type Cancel, EspalierError, RecencyMap } from "@espalier/core";
-import { type ApplyOutcome, DocumentFullError, type DocumentUpdate, originKey } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
+import { originKey } from "../origin.ts";
+import { type ApplyOutcome, DocumentFullError, type DocumentUpdate } from "../replicated-documents.ts";
 import type { BulkReceiver, BulkSender } from "./bulk-transfer.ts";
 import {
   createPeerDocuments,

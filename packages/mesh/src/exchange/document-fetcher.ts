@@ -1,5 +1,5 @@
 import { ByteReader, backoffDelayMs } from "@espalier/core";
-import type { ApplyOutcome, DocumentUpdate } from "@espalier/replication";
+import type { ApplyOutcome, DocumentUpdate } from "../replicated-documents.ts";
 import type { BulkOutcome, BulkReceiver } from "./bulk-transfer.ts";
 import type { PeerDocuments } from "./document-broadcaster.ts";
 import { encodeDocumentMessage } from "./document-frames.ts";

@@ -1,5 +1,5 @@
 import { ByteReader, ByteWriter } from "@espalier/core";
-import type { FoldStatement } from "@espalier/replication";
+import type { FoldStatement } from "../replica-ports.ts";
 
 /** Bytes of a document's name, of a target's key, and of an epoch's id, at most. */
 const maxNameBytes = 1024;

@@ -1,6 +1,7 @@
 import { counterBy, counterOf, type Meter, type RouterId, secondsOf } from "@espalier/core";
-import type { Origin, ReplicatedDocuments } from "@espalier/replication";
 import type { Channel, ProcessPorts } from "../link/link.ts";
+import type { Origin } from "../origin.ts";
+import type { ReplicatedDocuments } from "../replicated-documents.ts";
 
 /** Bounds and periods of the exchange over a link. */
 export type ExchangeLimits = Readonly<typeof defaultExchangeLimits>;

@@ -1,6 +1,7 @@
 import { type Cancel, EspalierError } from "@espalier/core";
-import { type FoldStatement, type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
 import type { Channel, Link, ProcessPorts } from "../link/link.ts";
+import { type Origin, originKey } from "../origin.ts";
+import type { FoldStatement, ReplicaPorts } from "../replica-ports.ts";
 import { BulkReceiver, BulkSender, decodeBulkMessage } from "./bulk-transfer.ts";
 import { DocumentExchange } from "./document-exchange.ts";
 import {

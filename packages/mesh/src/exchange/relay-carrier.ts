@@ -1,6 +1,7 @@
 import type { Cancel } from "@espalier/core";
-import type { Origin, PlaneExchange } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
+import type { Origin } from "../origin.ts";
+import type { PlaneExchange } from "../rows/plane-exchange.ts";
 import type { ExchangeMeter, MeshPeers } from "./exchange-parts.ts";
 
 export interface RelayCarrierDeps {

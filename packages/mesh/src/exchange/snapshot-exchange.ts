@@ -1,6 +1,7 @@
 import type { Cancel } from "@espalier/core";
-import { originKey, type ReplicaPorts, type SnapshotRequest, type SnapshotSink } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
+import { originKey } from "../origin.ts";
+import type { ReplicaPorts, SnapshotRequest, SnapshotSink } from "../replica-ports.ts";
 import type { BulkOutcome, BulkReceiver, BulkSender } from "./bulk-transfer.ts";
 import { encodeDocumentMessage, type SnapshotWantMessage } from "./document-frames.ts";
 import type { ExchangeParts } from "./exchange-parts.ts";

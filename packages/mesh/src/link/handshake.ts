@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { Cancel, Connection, ConnectionEnd, ConnectionObserver, Scheduler } from "@espalier/core";
-import type { Origin } from "@espalier/replication";
+import type { Origin } from "../origin.ts";
 import {
   commonVersion,
   decodeGoodbye,

@@ -1,5 +1,5 @@
 import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/core";
-import type { Origin } from "@espalier/replication";
+import type { Origin } from "../origin.ts";
 import type { linkEnds, rejectReasons } from "../wire/link-frames.ts";
 
 /** What the parts of a mesh see of their process. */

@@ -1,6 +1,7 @@
 import type { Cancel, Clock, Logger, Random, RouterId } from "@espalier/core";
-import type { Member, Origin } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
+import type { Origin } from "../origin.ts";
+import type { Member } from "../replica-ports.ts";
 import type { DialPlan } from "./dial-plan.ts";
 import type { Gossip } from "./gossip.ts";
 import { type MemberClaim, type MemberEntry, type MemberTable, memberOf } from "./member-table.ts";

@@ -1,6 +1,6 @@
 import type { Cancel, RouterId, Scheduler } from "@espalier/core";
-import { type Origin, originKey } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
+import { type Origin, originKey } from "../origin.ts";
 import {
   isWithinReach,
   type MemberClaim,

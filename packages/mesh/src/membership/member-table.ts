@@ -1,6 +1,7 @@
 import type { RouterId } from "@espalier/core";
-import type { Member, Origin } from "@espalier/replication";
 import type { Link } from "../link/link.ts";
+import type { Origin } from "../origin.ts";
+import type { Member } from "../replica-ports.ts";
 import type { MembershipLimits } from "./membership.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/core";
-import { checkEpoch, type Origin } from "@espalier/replication";
+import { checkEpoch, type Origin } from "../origin.ts";
 import type { MemberClaim, MemberRecord } from "./member-table.ts";
 
 /** Bounds on the content of a frame, the same for writing and reading. */

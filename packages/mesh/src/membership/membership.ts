@@ -1,6 +1,7 @@
 import { type Cancel, counterBy, counterOf, type Meter, type RouterId } from "@espalier/core";
-import type { Member, Origin } from "@espalier/replication";
 import type { DialFailure, Link, LinkEnd, ProcessPorts } from "../link/link.ts";
+import type { Origin } from "../origin.ts";
+import type { Member } from "../replica-ports.ts";
 import { DialPlan } from "./dial-plan.ts";
 import { FailureDetector, LinkWatch } from "./failure-detector.ts";
 import { Gossip, OwnRecord } from "./gossip.ts";

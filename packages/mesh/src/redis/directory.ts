@@ -1,5 +1,6 @@
 import { asRouterId, type Clock } from "@espalier/core";
-import { type Member, type Origin, originKey } from "@espalier/replication";
+import { type Origin, originKey } from "../origin.ts";
+import type { Member } from "../replica-ports.ts";
 import { decodeLease, type Lease } from "./lease.ts";
 import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
 import { isWrongType, listOf, pairsOf, type RedisReply, type RedisSession, textOf } from "./redis-session.ts";

@@ -1,6 +1,7 @@
 import { ByteReader, ByteWriter, EspalierError } from "@espalier/core";
-import { type DocumentUpdate, type Origin, originKey, type ReplicatedDocuments } from "@espalier/replication";
 import type { ProcessPorts } from "../link/link.ts";
+import { type Origin, originKey } from "../origin.ts";
+import type { DocumentUpdate, ReplicatedDocuments } from "../replicated-documents.ts";
 import type { StoredJournal } from "./directory.ts";
 import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
 import { listOf, type RedisSession } from "./redis-session.ts";

@@ -1,5 +1,6 @@
 import { asRouterId, type Clock, EspalierError, type Scheduler } from "@espalier/core";
-import type { Origin, ReplicaPorts } from "@espalier/replication";
+import type { Origin } from "../origin.ts";
+import type { ReplicaPorts } from "../replica-ports.ts";
 import type { RedisKeys, RedisLimits } from "./redis-keys.ts";
 import { pause, type RedisSession, textOf } from "./redis-session.ts";
 

@@ -1,10 +1,11 @@
 import type { Cancel, GaugeSeries } from "@espalier/core";
-import { type Member, type Origin, originKey, type ReplicaPorts } from "@espalier/replication";
 import { type Backend, type BackendDescription, describeMember, PeerRates, Readiness } from "../exchange/backend.ts";
 import { Exchange } from "../exchange/exchange.ts";
 import type { ExchangeLimits } from "../exchange/exchange-parts.ts";
 import { guardObserver } from "../link/guard-observer.ts";
 import type { Channel, Link, ProcessPorts } from "../link/link.ts";
+import { type Origin, originKey } from "../origin.ts";
+import type { Member, ReplicaPorts } from "../replica-ports.ts";
 import { Directory, type DirectoryView, MemberTable, type StoredJournal } from "./directory.ts";
 import { JournalStore } from "./journal-store.ts";
 import { LeaseKeeper } from "./lease.ts";

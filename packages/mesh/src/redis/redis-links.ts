@@ -1,8 +1,8 @@
 import { asRouterId, ByteReader, ByteWriter, type Clock, type Logger } from "@espalier/core";
-import { checkEpoch, type Origin, originKey } from "@espalier/replication";
 import { noteCapability } from "../exchange/relay-carrier.ts";
 import { isPeersFault } from "../link/guard-observer.ts";
 import { type Channel, channels, type Link, type LinkEnd, type LinkObserver, type LinkStats } from "../link/link.ts";
+import { checkEpoch, type Origin, originKey } from "../origin.ts";
 import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
 import type { RedisSession } from "./redis-session.ts";
 

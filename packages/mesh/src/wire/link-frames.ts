@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { asRouterId, ByteReader, ByteWriter } from "@espalier/core";
-import { checkEpoch, type Origin } from "@espalier/replication";
 import { type Channel, channels, type LinkEnd, type RejectReason } from "../link/link.ts";
+import { checkEpoch, type Origin } from "../origin.ts";
 import { nonceBytes } from "./secure-nonce.ts";
 
 /** Bytes that a link prepends to every frame of a channel. */

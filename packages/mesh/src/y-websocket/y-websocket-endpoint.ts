@@ -2,8 +2,8 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { ByteReader, ByteWriter, type Logger, type Meter, type Scheduler } from "@espalier/core";
-import type { DocumentUpdate, ReplicatedDocuments } from "@espalier/replication";
 import { type RawData, type WebSocket, WebSocketServer } from "ws";
+import type { DocumentUpdate, ReplicatedDocuments } from "../replicated-documents.ts";
 
 export interface YWebsocketEndpointOptions {
   /** Searched in this order for a document of the name. */

@@ -1,9 +1,9 @@
 import { asRouterId } from "@espalier/core";
+import { createCountingMeter } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
 import { describeMember } from "../../src/exchange/backend.ts";
 import { versionOf } from "../../src/exchange/document-broadcaster.ts";
 import { createExchangeMeter } from "../../src/exchange/exchange-parts.ts";
-import { createCountingMeter } from "../counting-meter.ts";
 import { forbiddenByte, LogReplica, sharedName } from "../log-replica.ts";
 import { ExchangeNet, text } from "./exchange-net.ts";
 import { createLinkStub } from "./link-stub.ts";

@@ -1,8 +1,9 @@
 import { asRouterId } from "@espalier/core";
-import type { Origin, PlaneExchange } from "@espalier/replication";
 import { expect, test } from "vitest";
 import type { ExchangeMeter } from "../../src/exchange/exchange-parts.ts";
 import { RelayCarrier } from "../../src/exchange/relay-carrier.ts";
+import type { Origin } from "../../src/origin.ts";
+import type { PlaneExchange } from "../../src/rows/plane-exchange.ts";
 import { createLinkStub } from "./link-stub.ts";
 
 const origin = (router: string, epoch = 1): Origin => ({ router: asRouterId(router), epoch });

@@ -1,5 +1,7 @@
 import { asRouterId, createSeededRandom } from "@espalier/core";
 import {
+  type CountingMeter,
+  createCountingMeter,
   createMemoryNetwork,
   createRecordingLogger,
   createVirtualTime,
@@ -11,7 +13,6 @@ import type { LocalIdentity } from "../../src/link/handshake.ts";
 import type { Channel, Link, LinkObserver } from "../../src/link/link.ts";
 import type { LinksOptions } from "../../src/link/links.ts";
 import { Links } from "../../src/link/links.ts";
-import { type CountingMeter, createCountingMeter } from "../counting-meter.ts";
 
 export type Overrides = Partial<Omit<LinksOptions, "identity">> & { readonly identity?: Partial<LocalIdentity> };
 

@@ -1,14 +1,12 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { asRouterId, silentMeter, systemClock, systemRandom, systemScheduler } from "@espalier/core";
-import { createRecordingLogger, waitFor } from "@espalier/testing";
+import { createCountingMeter, createRecordingLogger, waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
 import type { Channel, Link, LinkObserver } from "../../src/link/link.ts";
-
 import { Links } from "../../src/link/links.ts";
 import { createWsTransport } from "../../src/transport/ws-transport.ts";
-import { createCountingMeter } from "../counting-meter.ts";
 
 interface RealRouter {
   readonly links: Links;

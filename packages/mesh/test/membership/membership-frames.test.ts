@@ -1,5 +1,4 @@
 import { asRouterId, EspalierError } from "@espalier/core";
-import { maxEpoch } from "@espalier/replication";
 import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
@@ -11,6 +10,7 @@ import {
   frameBounds,
   type MembershipMessage,
 } from "../../src/membership/membership-frames.ts";
+import { maxEpoch } from "../../src/origin.ts";
 
 const record: MemberRecord = {
   origin: { router: asRouterId("router-a"), epoch: 1_700_000_000_000 },

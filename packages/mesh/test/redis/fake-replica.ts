@@ -1,14 +1,7 @@
 import { asRouterId, EspalierError } from "@espalier/core";
-import {
-  type ApplyOutcome,
-  type DocumentUpdate,
-  type FoldStatement,
-  type Origin,
-  originKey,
-  type ReplicaPorts,
-  type ReplicatedDocuments,
-  type SnapshotRequest,
-} from "@espalier/replication";
+import { type Origin, originKey } from "../../src/origin.ts";
+import type { FoldStatement, ReplicaPorts, SnapshotRequest } from "../../src/replica-ports.ts";
+import type { ApplyOutcome, DocumentUpdate, ReplicatedDocuments } from "../../src/replicated-documents.ts";
 import { FakeNotes } from "../fake-notes.ts";
 
 const registryName = "registry/default";

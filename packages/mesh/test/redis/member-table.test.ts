@@ -1,7 +1,7 @@
 import { asRouterId } from "@espalier/core";
-import { originKey } from "@espalier/replication";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
+import { originKey } from "../../src/origin.ts";
 import { MemberTable } from "../../src/redis/directory.ts";
 import type { Lease } from "../../src/redis/lease.ts";
 import { defaultRedisLimits } from "../../src/redis/redis-keys.ts";

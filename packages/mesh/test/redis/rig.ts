@@ -1,11 +1,10 @@
 import { createSeededRandom, systemClock, systemScheduler } from "@espalier/core";
-import { createRecordingLogger, waitFor } from "@espalier/testing";
+import { type CountingMeter, createCountingMeter, createRecordingLogger, waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";
 import type { Backend } from "../../src/exchange/backend.ts";
 import type { ExchangeLimits } from "../../src/exchange/exchange-parts.ts";
 import { createRedisBackend } from "../../src/redis/redis-backend.ts";
 import type { RedisLimits } from "../../src/redis/redis-keys.ts";
-import { type CountingMeter, createCountingMeter } from "../counting-meter.ts";
 import { FakeReplica } from "./fake-replica.ts";
 import { type CommandedRedis, startRedis } from "./redis-server.ts";
 

@@ -1,7 +1,7 @@
 import { asRouterId, createSeededRandom } from "@espalier/core";
-import { maxEpoch } from "@espalier/replication";
 import { describe, expect, test } from "vitest";
 import { channels } from "../../src/link/link.ts";
+import { maxEpoch } from "../../src/origin.ts";
 import {
   channelOf,
   commonVersion,

@@ -1,8 +1,8 @@
 import { EventEmitter } from "node:events";
 import { createSeededRandom } from "@espalier/core";
-import type { DocumentUpdate } from "@espalier/replication";
 import { describe, expect, test } from "vitest";
 import type { WebSocket } from "ws";
+import type { DocumentUpdate } from "../../src/replicated-documents.ts";
 import {
   createDocumentReader,
   defaultYWebsocketLimits,

@@ -2,16 +2,16 @@ import { createHash } from "node:crypto";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { type Scheduler, silentLogger, systemScheduler } from "@espalier/core";
-import type { DocumentUpdate } from "@espalier/replication";
+import { type CountingMeter, createCountingMeter } from "@espalier/testing";
 import { WebSocket } from "ws";
 import * as Y from "yjs";
+import type { DocumentUpdate } from "../../src/replicated-documents.ts";
 import {
   createYWebsocketEndpoint,
   type ServedDocuments,
   type YWebsocketEndpoint,
   type YWebsocketLimits,
 } from "../../src/y-websocket/y-websocket-endpoint.ts";
-import { type CountingMeter, createCountingMeter } from "../counting-meter.ts";
 
 /** Documents in memory, served in pieces of one item each, as a journal would be. */
 export interface MemoryDocuments extends ServedDocuments {

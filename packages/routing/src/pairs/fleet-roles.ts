@@ -1,6 +1,6 @@
 import { ByteReader, ByteWriter, type Clock, readOrUndefined } from "@espalier/core";
 import type { Policy } from "@espalier/policies";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import {
   addTransfers,
   balanceHalfLifeMs,

@@ -8,7 +8,7 @@ import {
   type Scheduler,
   type Startable,
 } from "@espalier/core";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import type { WaitingWork } from "../admission/index.ts";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { PoolWork } from "../work/pool-work.ts";

@@ -1,5 +1,5 @@
 import type { Cancel, Scheduler, Startable } from "@espalier/core";
-import type { LoadGauge, LoadPlane } from "@espalier/replication";
+import type { LoadGauge, LoadPlane } from "@espalier/shared-tree";
 import type { RoutingTarget } from "../routing-target.ts";
 
 /** Progress of answers changes all the time, so it is published at this interval. */

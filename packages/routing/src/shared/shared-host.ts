@@ -1,7 +1,6 @@
 import type { Cancel, Scheduler } from "@espalier/core";
-import type { FeedRole, Ownership } from "@espalier/mesh";
 import type { TierName } from "@espalier/prefix-index";
-import type { FeedReader, Replica } from "@espalier/replication";
+import type { FeedReader, FeedRole, Ownership, Replica } from "@espalier/shared-tree";
 import type { EventReading, FeedHost, FeedOutput, FeedStatus, FeedTarget, HostedFeed } from "../feed-host.ts";
 import type { FeedConfidence } from "../prefix/prefix-knowledge.ts";
 

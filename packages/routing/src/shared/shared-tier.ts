@@ -9,16 +9,18 @@ import {
   startTogether,
   type TargetIndex,
 } from "@espalier/core";
-import { type Backend, joinedBackend, Ownership } from "@espalier/mesh";
+import type { Backend } from "@espalier/mesh";
 import { type PrefixIndex, type Tier, type TierName, tierNames } from "@espalier/prefix-index";
 import {
   createReplica,
   epochId,
+  joinedBackend,
+  Ownership,
   type PlacementLog,
   type Replica,
   type SharedLoad,
   type TargetSlots,
-} from "@espalier/replication";
+} from "@espalier/shared-tree";
 import type { FeedConfidence, PlacementWriter } from "../prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
 import { createLoadPublisher, type LoadPublisher } from "./load-publisher.ts";

@@ -1,5 +1,5 @@
 import type { Cancel, Clock, Scheduler, Startable } from "@espalier/core";
-import type { Replica, TargetSlots } from "@espalier/replication";
+import type { Replica, TargetSlots } from "@espalier/shared-tree";
 
 export interface TombstoneOptions {
   readonly replica: Pick<Replica, "fold" | "store" | "claimOf" | "forgetTarget">;

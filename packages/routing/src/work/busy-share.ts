@@ -1,5 +1,5 @@
 import type { Clock } from "@espalier/core";
-import type { SharedLoad } from "@espalier/replication";
+import type { SharedLoad } from "@espalier/shared-tree";
 
 /**
  * Share of the time in which engines compute prompts, from what all routers sent to them over the last minute: the rho

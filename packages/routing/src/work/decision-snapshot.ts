@@ -1,5 +1,5 @@
 import type { CandidateSet } from "@espalier/policies";
-import type { SharedLoad } from "@espalier/replication";
+import type { SharedLoad } from "@espalier/shared-tree";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { AnswerPace } from "./answer-pace.ts";
 import type { BatchLimits } from "./batch-limits.ts";

@@ -1,5 +1,5 @@
 import type { Cancel, Clock, Meter, Scheduler, Startable } from "@espalier/core";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { readTimesNote, writeTimesNote } from "./learned-note.ts";
 import { coldPromptMs, type LearnedTimes } from "./learned-times.ts";
 import { PoolWork } from "./pool-work.ts";

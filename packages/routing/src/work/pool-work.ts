@@ -1,6 +1,6 @@
 import type { Clock } from "@espalier/core";
 import { pullSetupMs } from "@espalier/policies";
-import type { SharedLoad } from "@espalier/replication";
+import type { SharedLoad } from "@espalier/shared-tree";
 import type { RoutingTarget } from "../routing-target.ts";
 import { PoolDemand } from "../scale/pool-demand.ts";
 import { AnswerPace } from "./answer-pace.ts";

@@ -1,5 +1,5 @@
 import { asRouterId, asTargetIndex, silentMeter } from "@espalier/core";
-import { NotePlane } from "@espalier/replication";
+import { NotePlane } from "@espalier/shared-tree";
 import { createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
 import {

@@ -1,6 +1,6 @@
 /** Routers weigh the work of all of them, and come to the same number of engines that compute prompts. */
 import { asRouterId, createSeededRandom, type EngineRole } from "@espalier/core";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { noTransfers, prefillCountHoldMs, splitThreshold, type TransferSums } from "../../src/disaggregation/index.ts";

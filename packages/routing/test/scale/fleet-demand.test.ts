@@ -1,5 +1,5 @@
 import { asRouterId, createSeededRandom, type Random } from "@espalier/core";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import {
   createSeriesMeter,
   createVirtualTime,

@@ -1,4 +1,4 @@
-import type { LoadGauge } from "@espalier/replication";
+import type { LoadGauge } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createLoadPublisher } from "../../src/shared/load-publisher.ts";

@@ -1,7 +1,6 @@
 import { asRouterId, asTargetIndex, silentLogger, silentMeter } from "@espalier/core";
-import type { Ownership } from "@espalier/mesh";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
-import { createReplica, createTargetSlots, type FeedReader, type Replica } from "@espalier/replication";
+import { createReplica, createTargetSlots, type FeedReader, type Ownership, type Replica } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import type { EventReading, FeedOutput } from "../../src/feed-host.ts";

@@ -1,5 +1,5 @@
 import { asTargetIndex } from "@espalier/core";
-import { createTargetSlots, type PlacementLog } from "@espalier/replication";
+import { createTargetSlots, type PlacementLog } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { FeedConfidence } from "../../src/prefix/prefix-knowledge.ts";

@@ -1,7 +1,7 @@
 /** A pool learns what fetching takes from prompts that are sent, and tells others. */
 import { createSeededRandom } from "@espalier/core";
 import { createCandidateSet, createPolicy } from "@espalier/policies";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { createSeriesMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
 import { createFleetLearning, publishMs } from "../../src/work/fleet-learning.ts";

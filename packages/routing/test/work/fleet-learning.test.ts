@@ -1,5 +1,5 @@
 import { asRouterId, createSeededRandom } from "@espalier/core";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { createSeriesMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
 import {

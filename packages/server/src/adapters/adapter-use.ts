@@ -1,6 +1,6 @@
 import type { Cancel, Clock, Random, Scheduler } from "@espalier/core";
 import type { EngineRecord } from "@espalier/engines";
-import type { Bindings } from "@espalier/replication";
+import type { Bindings } from "@espalier/shared-tree";
 
 /** Shortest interval between announcements that an adapter is in use at an engine. */
 export const announceEveryMs = 2_000;

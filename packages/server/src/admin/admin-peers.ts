@@ -1,5 +1,5 @@
 import { ByteReader, ByteWriter, type Cancel, type Clock, readOrUndefined, type Scheduler } from "@espalier/core";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { isLocalOrigin, maxOriginLength, readOrigin } from "./admin-access.ts";
 
 /** Origins of the other routers' admin listeners, as they announce them. */

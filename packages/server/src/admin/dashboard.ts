@@ -10,8 +10,7 @@ import {
   type Scheduler,
   type Startable,
 } from "@espalier/core";
-import { createYWebsocketEndpoint } from "@espalier/mesh";
-import type { Origin } from "@espalier/replication";
+import { createYWebsocketEndpoint, type Origin } from "@espalier/mesh";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import type { CompiledConfig } from "../config/index.ts";
 import { advertisedHost } from "../mesh/mesh-parts.ts";

@@ -1,9 +1,9 @@
 import { type Described, json } from "@espalier/core";
 import type { EngineRecord, Target } from "@espalier/engines";
 import type { ExplainedCandidate } from "@espalier/policies";
-import { epochId, type SharedLoad } from "@espalier/replication";
 import type { AdmissionExclusion } from "@espalier/routing";
 import { type PrefixEvidence, servesAlone } from "@espalier/routing";
+import { epochId, type SharedLoad } from "@espalier/shared-tree";
 import { feedQuality, poolKey, type TargetFeedDescription } from "../prefix/engine-feeds.ts";
 import type { RouterContext } from "../router-context.ts";
 

@@ -12,8 +12,8 @@ import {
   type Startable,
 } from "@espalier/core";
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
-import type { Note, NoteChannel } from "@espalier/replication";
 import { type DecisionLog, keptDecisions, type LoggedDecision } from "@espalier/routing";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { type DescribedDecision, describedDecision } from "./decision-feed.ts";
 
 const pastDecision = json.object({

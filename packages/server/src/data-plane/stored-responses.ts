@@ -1,7 +1,7 @@
 import { parseStoredResponsePath } from "@espalier/api";
 import { type Clock, EspalierError, type HttpClient, RecencyMap } from "@espalier/core";
 import type { EngineRecord, Fleet } from "@espalier/engines";
-import type { Bindings } from "@espalier/replication";
+import type { Bindings } from "@espalier/shared-tree";
 import type { FastifyInstance } from "fastify";
 import { answer, planForward } from "../request/answer-request.ts";
 import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";

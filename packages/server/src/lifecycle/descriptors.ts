@@ -1,4 +1,4 @@
-import { subscriberFiles } from "@espalier/kv-events";
+import { subscriberFiles } from "@espalier/shared-tree/events";
 
 /** How the open files of a process are divided, beside those of event sockets. */
 export interface DescriptorShares {

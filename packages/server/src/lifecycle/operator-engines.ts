@@ -1,6 +1,6 @@
 import { type Cancel, type EngineId, type EngineSpec, EspalierError, type Logger } from "@espalier/core";
 import type { EngineSource, SourceObserver } from "@espalier/engines";
-import type { Registry } from "@espalier/replication";
+import type { Registry } from "@espalier/shared-tree";
 import { parseEnginesFile } from "../config/index.ts";
 
 /**

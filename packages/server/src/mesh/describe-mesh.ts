@@ -1,6 +1,6 @@
 import { type Described, json } from "@espalier/core";
-import { type Backend, memberDescription, type Ownership, refusedPeer } from "@espalier/mesh";
-import type { Replica } from "@espalier/replication";
+import { type Backend, memberDescription, refusedPeer } from "@espalier/mesh";
+import type { Ownership, Replica } from "@espalier/shared-tree";
 import type { CompiledConfig } from "../config/index.ts";
 import { feedQuality } from "../prefix/engine-feeds.ts";
 import { type FleetWatch, lostRouter, releaseDescription } from "./fleet-watch.ts";

@@ -13,7 +13,7 @@ import {
   type Startable,
 } from "@espalier/core";
 import type { MemberDescription } from "@espalier/mesh";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 
 /** What a router tells the others of itself. */
 export interface RouterRelease {

@@ -21,11 +21,12 @@ import {
   createWsTransport,
   type FoundSeeds,
   type LinkSecurity,
+  type Member,
   type MutualTls,
 } from "@espalier/mesh";
 import type { PrefixIndex } from "@espalier/prefix-index";
-import { createTargetSlots, type Member, type Replica, type SharedLoad, type TargetSlots } from "@espalier/replication";
 import { createSharedTier, createTargetIndices, maxKnownTargets, type SharedTier } from "@espalier/routing";
+import { createTargetSlots, type Replica, type SharedLoad, type TargetSlots } from "@espalier/shared-tree";
 import type { CompiledConfig, MeshConfig } from "../config/index.ts";
 import { readMutualTls } from "../lifecycle/certificates.ts";
 import type { PrefixSharing } from "../prefix/prefix-parts.ts";

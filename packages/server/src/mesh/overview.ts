@@ -1,17 +1,13 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import { describeEngine, type EngineRecord, type Fleet, type Target } from "@espalier/engines";
+import type { Origin } from "@espalier/mesh";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
-import {
-  createOverviewDocument,
-  type Origin,
-  type OverviewDocument,
-  type Replica,
-  type TargetSlots,
-} from "@espalier/replication";
+import type { Replica, TargetSlots } from "@espalier/shared-tree";
 import type { RequestTotals } from "../data-plane/request-metrics.ts";
 import type { ClassCounts } from "../routing/admission-parts.ts";
 import type { MeshDescription } from "./describe-mesh.ts";
 import type { OwnRelease } from "./fleet-watch.ts";
+import { createOverviewDocument, type OverviewDocument } from "./overview-document.ts";
 
 interface OverviewOptions {
   readonly origin: Origin;

@@ -8,7 +8,7 @@ import {
   type Scheduler,
   type Startable,
 } from "@espalier/core";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 
 /** An amount of money in the present hour, and in the present day. */
 export interface Spent {

@@ -11,7 +11,7 @@ import {
   type Startable,
 } from "@espalier/core";
 import { createProxy, type Proxy as EngineProxy, type ProxyDeps } from "@espalier/engines";
-import type { NoteChannel } from "@espalier/replication";
+import type { NoteChannel } from "@espalier/shared-tree";
 import type { CompiledConfig, OverflowConfig, OverflowReason } from "../config/index.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { ServiceClass } from "../routing/service-class.ts";

@@ -10,17 +10,8 @@ import {
   type Startable,
   type TargetIndex,
 } from "@espalier/core";
+import { createEventDecoder } from "@espalier/engine-model/kv-events";
 import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/engines";
-import {
-  createEventDecoder,
-  createReplayGate,
-  type EventSource,
-  endpointsOfRank,
-  type FeedEndpoints,
-  type KvFeedDescription,
-  readSglangEventSources,
-  readVllmEventSources,
-} from "@espalier/kv-events";
 import { tierNames } from "@espalier/prefix-index";
 import {
   type FeedConfidence,
@@ -31,6 +22,15 @@ import {
   type KnownPool,
   maxKnownTargets,
 } from "@espalier/routing";
+import {
+  createReplayGate,
+  type EventSource,
+  endpointsOfRank,
+  type FeedEndpoints,
+  type KvFeedDescription,
+  readSglangEventSources,
+  readVllmEventSources,
+} from "@espalier/shared-tree/events";
 import type { KvPoolConfig } from "../config/index.ts";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 

@@ -14,7 +14,6 @@ import {
   type TargetIndex,
 } from "@espalier/core";
 import { type EngineRecord, engineKindOf, type Fleet, type Target } from "@espalier/engines";
-import { createSharedBinds, createWorkSlices, createZmqTransport } from "@espalier/kv-events";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import {
   createCacheMeters,
@@ -30,6 +29,7 @@ import {
   type PoolReach,
   type PrefixKnowledge,
 } from "@espalier/routing";
+import { createSharedBinds, createWorkSlices, createZmqTransport } from "@espalier/shared-tree/events";
 import { createTokenizerPool } from "@espalier/tokenizer";
 import type { CompiledConfig } from "../config/index.ts";
 import { globPattern } from "../routing/pools.ts";

@@ -1,15 +1,5 @@
 import type { BlockDigests, Clock, Logger, Meter, Random, Scheduler } from "@espalier/core";
-import {
-  createKvFeed,
-  type EventDecoder,
-  type EventTransport,
-  type FeedEndpoints,
-  type FeedReason,
-  type FeedState,
-  type KvFeed,
-  type ReplayGate,
-  type WorkSlices,
-} from "@espalier/kv-events";
+import type { EventDecoder } from "@espalier/engine-model/kv-events";
 import {
   type EngineEventBatch,
   eventKind,
@@ -19,6 +9,16 @@ import {
   tierNames,
 } from "@espalier/prefix-index";
 import type { FeedConfidence, FeedOutput, FeedTarget, RecentPrompts } from "@espalier/routing";
+import {
+  createKvFeed,
+  type EventTransport,
+  type FeedEndpoints,
+  type FeedReason,
+  type FeedState,
+  type KvFeed,
+  type ReplayGate,
+  type WorkSlices,
+} from "@espalier/shared-tree/events";
 import type { TargetFeedDescription } from "./engine-feeds.ts";
 
 /** Shared by all feeds of a router. */

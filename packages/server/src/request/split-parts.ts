@@ -1,7 +1,7 @@
 import type { Clock, EngineId, HttpClient, Meter } from "@espalier/core";
 import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/engines";
-import type { NoteChannel } from "@espalier/replication";
 import { createFleetRoles, createSplitMetrics, PairPlanner, type TargetSelector } from "@espalier/routing";
+import type { NoteChannel } from "@espalier/shared-tree";
 import type { CompiledConfig } from "../config/index.ts";
 
 /** Shared parts of disaggregated serving. */

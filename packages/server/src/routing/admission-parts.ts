@@ -1,7 +1,6 @@
 import type { Clock, Meter, Scheduler, TargetIndex } from "@espalier/core";
 import type { Target } from "@espalier/engines";
 import type { PrefixIndex } from "@espalier/prefix-index";
-import type { UsagePlane } from "@espalier/replication";
 import {
   type Admission,
   type AdmissionMeters,
@@ -16,6 +15,7 @@ import {
   type RoutingTarget,
   servesAlone,
 } from "@espalier/routing";
+import type { UsagePlane } from "@espalier/shared-tree";
 import type { AdmissionConfig } from "../config/index.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";

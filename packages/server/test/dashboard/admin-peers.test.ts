@@ -1,5 +1,5 @@
 import { asRouterId } from "@espalier/core";
-import type { Note, NoteChannel } from "@espalier/replication";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import {

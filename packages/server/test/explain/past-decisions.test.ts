@@ -1,6 +1,6 @@
 import { asRouterId, createSeededRandom } from "@espalier/core";
-import type { Note, NoteChannel } from "@espalier/replication";
 import { DecisionLog } from "@espalier/routing";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createDecisionColumns } from "../../src/admin/decision-columns.ts";

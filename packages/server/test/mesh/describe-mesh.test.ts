@@ -1,4 +1,5 @@
-import type { Backend, Ownership } from "@espalier/mesh";
+import type { Backend } from "@espalier/mesh";
+import type { Ownership } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { describeMesh } from "../../src/mesh/describe-mesh.ts";

@@ -1,5 +1,5 @@
 import { asRouterId } from "@espalier/core";
-import type { Note } from "@espalier/replication";
+import type { Note } from "@espalier/shared-tree";
 import { createRecordingLogger, createSeriesMeter, createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import {

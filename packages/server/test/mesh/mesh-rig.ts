@@ -1,7 +1,7 @@
 import { asRouterId, createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
-import { createReplica, createTargetSlots, type Replica, type TargetSlots } from "@espalier/replication";
 import { maxKnownTargets } from "@espalier/routing";
+import { createReplica, createTargetSlots, type Replica, type TargetSlots } from "@espalier/shared-tree";
 import type { VirtualTime } from "@espalier/testing";
 import { type CompiledConfig, loadConfig } from "../../src/config/index.ts";
 import { createMeshParts, type MeshParts } from "../../src/mesh/mesh-parts.ts";

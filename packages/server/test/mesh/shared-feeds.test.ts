@@ -1,9 +1,9 @@
 import { asRouterId, createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
-import { createSharedBinds, createWorkSlices } from "@espalier/kv-events";
 import type { Backend } from "@espalier/mesh";
 import { createPrefixIndex } from "@espalier/prefix-index";
-import { createTargetSlots } from "@espalier/replication";
 import { createRecentPrompts, createSharedTier, maxKnownTargets } from "@espalier/routing";
+import { createTargetSlots } from "@espalier/shared-tree";
+import { createSharedBinds, createWorkSlices } from "@espalier/shared-tree/events";
 import { afterEach, expect, test } from "vitest";
 import { EngineFeeds } from "../../src/prefix/engine-feeds.ts";
 import { createFakeTransport, stored } from "../prefix/fake-events.ts";

@@ -1,4 +1,5 @@
-import { type EventTransport, encodeEventMessage, type StoredEvent, type WireEvent } from "@espalier/kv-events";
+import { encodeEventMessage, type StoredEvent, type WireEvent } from "@espalier/engine-model/kv-events";
+import type { EventTransport } from "@espalier/shared-tree/events";
 import { blockSize } from "./prompts.ts";
 
 type SubscriberOptions = Parameters<EventTransport["openSubscriber"]>[0];

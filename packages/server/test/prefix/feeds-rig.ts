@@ -1,5 +1,4 @@
 import { createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
-import { createSharedBinds, createWorkSlices } from "@espalier/kv-events";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import {
   createLocalHost,
@@ -8,6 +7,7 @@ import {
   maxKnownTargets,
   type RecentPrompts,
 } from "@espalier/routing";
+import { createSharedBinds, createWorkSlices } from "@espalier/shared-tree/events";
 import type { PoolTarget } from "../../src/prefix/engine-feeds.ts";
 import { EngineFeeds } from "../../src/prefix/engine-feeds.ts";
 import { createFakeTransport, type FakeSocket, type FakeTransport } from "./fake-events.ts";

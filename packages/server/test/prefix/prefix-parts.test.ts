@@ -6,8 +6,8 @@ import {
   systemClock,
   systemScheduler,
 } from "@espalier/core";
+import { createKvEventPublisher } from "@espalier/engine-model/kv-events";
 import { createFleet, type Target } from "@espalier/engines";
-import { createKvEventPublisher } from "@espalier/kv-events";
 import { createCandidateSet } from "@espalier/policies";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import { maxKnownTargets } from "@espalier/routing";

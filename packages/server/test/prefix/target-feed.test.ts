@@ -1,8 +1,9 @@
 import { asTargetIndex, createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
+import { createEventDecoder, type WireEvent } from "@espalier/engine-model/kv-events";
 import type { Target } from "@espalier/engines";
-import { createEventDecoder, createReplayGate, createWorkSlices, type WireEvent } from "@espalier/kv-events";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, tier } from "@espalier/prefix-index";
 import { createLocalOutput, createRecentPrompts, type PromptBlocks, type RecentPrompts } from "@espalier/routing";
+import { createReplayGate, createWorkSlices } from "@espalier/shared-tree/events";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { TargetFeed } from "../../src/prefix/target-feed.ts";

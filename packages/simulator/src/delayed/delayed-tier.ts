@@ -1,12 +1,5 @@
 import { asRouterId, type Cancel, type Clock, type Scheduler, silentMeter } from "@espalier/core";
-import {
-  NotePlane,
-  type Origin,
-  type PlaneExchange,
-  type PlaneOptions,
-  type SharedLoad,
-  UsagePlane,
-} from "@espalier/replication";
+import type { Origin, PlaneExchange, PlaneOptions } from "@espalier/mesh";
 import {
   type BindingStore,
   createCacheMeters,
@@ -20,6 +13,7 @@ import {
   noFleetUsage,
   type RoutingTarget,
 } from "@espalier/routing";
+import { NotePlane, type SharedLoad, UsagePlane } from "@espalier/shared-tree";
 import type { RouterView } from "../fleet/router-view.ts";
 import type { SimEngine } from "../fleet/sim-engine.ts";
 import type { Sharing, SimTiming } from "../run.ts";

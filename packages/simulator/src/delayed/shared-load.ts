@@ -1,6 +1,6 @@
 import type { Cancel, Clock, Scheduler, Startable } from "@espalier/core";
-import type { LoadGauge, SharedLoad } from "@espalier/replication";
 import { createLoadPublisher, gaugeOf, type RoutingTarget } from "@espalier/routing";
+import type { LoadGauge, SharedLoad } from "@espalier/shared-tree";
 import { ArrivalQueue, type Arrivals, nextSecondMs } from "./delivery.ts";
 
 /** One router's load on one target, as it broadcasts it. */

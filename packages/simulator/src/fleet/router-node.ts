@@ -7,8 +7,8 @@ import {
   type Random,
   type Scheduler,
 } from "@espalier/core";
+import type { ReplicaPorts } from "@espalier/mesh";
 import { type CustomPolicies, createPolicy, type PolicyFailed } from "@espalier/policies";
-import type { ReplicaPorts } from "@espalier/replication";
 import type { AdmissionSettings, EngineOrder } from "@espalier/routing";
 import type { MemoryNetwork } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";

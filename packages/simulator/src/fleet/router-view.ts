@@ -12,15 +12,8 @@ import {
   type TargetIndex,
   type Transport,
 } from "@espalier/core";
-import { createMesh } from "@espalier/mesh";
+import { createMesh, type ReplicaPorts } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
-import {
-  createTargetSlots,
-  type NoteChannel,
-  type Replica,
-  type ReplicaPorts,
-  type SharedLoad,
-} from "@espalier/replication";
 import type { FleetUsage } from "@espalier/routing";
 import {
   createCacheMeters,
@@ -37,6 +30,7 @@ import {
   type SessionBindings,
   type SharedTier,
 } from "@espalier/routing";
+import { createTargetSlots, type NoteChannel, type Replica, type SharedLoad } from "@espalier/shared-tree";
 import { blockTokens } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 

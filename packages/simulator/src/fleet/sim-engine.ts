@@ -18,7 +18,7 @@ import {
 } from "@espalier/engine-model";
 import type { AdapterReading } from "@espalier/engines";
 import { type Tier, tier } from "@espalier/prefix-index";
-import type { BatchMark } from "@espalier/replication";
+import type { BatchMark } from "@espalier/shared-tree";
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
 
 /** One message of an engine's KV events. */

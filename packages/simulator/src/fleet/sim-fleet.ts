@@ -1,7 +1,7 @@
 import { createSeededRandom, type EngineRole, type Logger, type Meter, type Random } from "@espalier/core";
 import type { EngineParameters, PullLimits } from "@espalier/engine-model";
+import type { ReplicaPorts } from "@espalier/mesh";
 import type { CustomPolicies } from "@espalier/policies";
-import type { ReplicaPorts } from "@espalier/replication";
 import type { AdmissionSettings, EngineOrder } from "@espalier/routing";
 import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";

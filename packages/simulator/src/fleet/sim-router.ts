@@ -1,7 +1,6 @@
 import { type Cancel, type Clock, type Random, type Scheduler, silentMeter } from "@espalier/core";
 import type { ImportedPrompt } from "@espalier/engine-model";
 import type { Policy } from "@espalier/policies";
-import type { NoteChannel } from "@espalier/replication";
 import type { SplitThresholdOptions } from "@espalier/routing";
 import {
   type Admission,
@@ -30,6 +29,7 @@ import {
   type SharedRents,
   type TargetSelector,
 } from "@espalier/routing";
+import type { NoteChannel } from "@espalier/shared-tree";
 import type { SimRequest } from "../clients/workload.ts";
 import type { FrontOutcome, SimFront } from "./front.ts";
 import type { RouterView } from "./router-view.ts";

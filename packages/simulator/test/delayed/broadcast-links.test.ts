@@ -1,5 +1,6 @@
 import { silentMeter } from "@espalier/core";
-import { type NoteChannel, NotePlane, type Origin } from "@espalier/replication";
+import type { Origin } from "@espalier/mesh";
+import { type NoteChannel, NotePlane } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createBroadcastLinks } from "../../src/delayed/delayed-tier.ts";

@@ -1,0 +1,22 @@
+/**
+ * The CRDT that makes N routers agree on what every engine has cached: journals of facts and placements with one writer
+ * each, who reads which engine's events, and the fold that keeps every router's radix tree equal to the journals. Load,
+ * usage and notes are shared beside it. `@espalier/shared-tree/events` reads engines' event sockets.
+ */
+
+export { type BatchMark, epochId } from "./facts/engine-epoch.ts";
+export { createTargetSlots, type TargetSlots } from "./facts/target-slots.ts";
+export type { FeedQuality } from "./feeds/feed-claim.ts";
+export type { FeedReader } from "./feeds/feed-reader.ts";
+export { createFeedReaderMeters } from "./feeds/feed-writer.ts";
+export type { LoadGauge } from "./load/load-frame.ts";
+export type { LoadPlane } from "./load/load-plane.ts";
+export type { SharedLoad } from "./load/load-sums.ts";
+export { type Note, type NoteChannel, NotePlane } from "./notes/note-plane.ts";
+export type { FeedRole } from "./ownership/decide-role.ts";
+export { joinedBackend, Ownership } from "./ownership/ownership.ts";
+export type { Bindings } from "./placements/bindings.ts";
+export type { PlacementLog } from "./placements/placement-log.ts";
+export type { Registry } from "./registry/registry.ts";
+export { createReplica, type Replica } from "./replica/replica.ts";
+export { UsagePlane } from "./usage/usage-plane.ts";

@@ -1,0 +1,369 @@
+import { type Cancel, counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/core";
+import {
+  callAll,
+  LeasedPlane,
+  type Origin,
+  originKey,
+  type PlaneOptions,
+  type RelayFrame,
+  subscribe,
+} from "@espalier/mesh";
+import {
+  maxNoteBytes,
+  maxNoteKeyBytes,
+  type NoteFrame,
+  readNoteFrame,
+  splitNotes,
+  type WrittenNote,
+  writeNoteFrame,
+} from "./note-frame.ts";
+
+/** A message of a router, in a form that only its writers and readers know. */
+export interface Note {
+  readonly origin: Origin;
+  /** The subject. A later note of the same router with the same key replaces it. */
+  readonly key: string;
+  readonly bytes: Uint8Array;
+  /** Milliseconds since it was written, without the time on the way. */
+  readonly ageMs: number;
+}
+
+/** Where routers leave notes for each other. */
+export type NoteChannel = Pick<NotePlane, "post" | "onNote">;
+
+/** Bounds and times of notes; see also `HeldNoteLimits`. Times in milliseconds on the monotonic clock. */
+export type NoteLimits = Readonly<typeof defaultNoteLimits>;
+
+export const defaultNoteLimits = {
+  maxNotes: 256,
+  maxKinds: 16,
+  maxOrigins: 256,
+  maxHeldBytes: 16 * 1_024 * 1_024,
+  /** Period in which own notes are sent again, for routers that missed them. */
+  refreshMs: 30_000,
+  /** A note is forgotten so long after it was written. */
+  forgetMs: 1_800_000,
+};
+
+export interface NotePlaneOptions extends PlaneOptions {
+  readonly limits?: Partial<NoteLimits>;
+}
+
+/** `stale`: nothing new in it, or of this router itself; `refused`: one router or one note too many. */
+type Outcome = "stale" | "refused";
+
+interface OwnNote {
+  readonly bytes: Uint8Array;
+  /** It is true until it is replaced, however long ago it was posted. */
+  readonly isLasting: boolean;
+  writtenMs: number;
+  counter: number;
+}
+
+/** What a note is about: its key up to the first slash. `times/a` and `times/b` are two notes of one kind. */
+const kindOf = (key: string): string => key.split("/", 1)[0]!;
+
+const encoder = new TextEncoder();
+
+/**
+ * Notes among routers: few, slowly changing, and only the latest of each counts. They outlive their writers, because
+ * what a router learned stays true for a while.
+ *
+ * Each kind has bounds of its own, so that one with many notes takes no place from another: a kind with one key is never
+ * refused.
+ *
+ * Sends own notes again from `start` on. Before that it takes and posts notes all the same.
+ */
+export class NotePlane {
+  readonly exchange: LeasedPlane<NoteFrame, Outcome>;
+  readonly #options: NotePlaneOptions;
+  readonly #limits: NoteLimits;
+  readonly #meters: ReturnType<typeof createNoteMeters>;
+  readonly #own = new Map<string, OwnNote>();
+  /** Keys of own notes that were not sent yet. */
+  #posted: string[] = [];
+  /** By kind. */
+  readonly #held = new Map<string, HeldNotes>();
+  /** Own notes that found no place, by kind. */
+  readonly #refused = new Map<string, number>();
+  readonly #listeners = new Set<(note: Note) => void>();
+
+  constructor(options: NotePlaneOptions) {
+    const limits = { ...defaultNoteLimits, ...options.limits };
+    const meters = createNoteMeters(options.meter);
+    this.#options = options;
+    this.#limits = limits;
+    this.#meters = meters;
+    this.exchange = new LeasedPlane<NoteFrame, Outcome>(options, {
+      read: readNoteFrame,
+      take: (frame) => this.#take(frame),
+      refusedAs: "stale",
+      changes: () => this.#framesOf(this.#posted.splice(0)),
+      gatherMs: () => 0,
+      full: () => this.#framesOf([...this.#own.keys()]),
+      relay: () => this.#relayFrames(),
+      received: meters.received,
+      upkeep: [[limits.refreshMs, () => this.#refresh()]],
+    });
+  }
+
+  /**
+   * Posts a note to all other routers, and sends it again from time to time, until it is too old to be of use.
+   *
+   * @param isLasting whether it never gets too old: it is true until it is replaced
+   * @returns false, and counts it, when there are as many other notes of its kind as there may be
+   * @throws RangeError for a note or a key that is too long
+   */
+  post(key: string, bytes: Uint8Array, { isLasting = false }: { readonly isLasting?: boolean } = {}): boolean {
+    if (encoder.encode(key).length > maxNoteKeyBytes) throw new RangeError(`the key of a note is too long: ${key}`);
+    if (bytes.length > maxNoteBytes) throw new RangeError(`a note of ${bytes.length} bytes is too long`);
+    const kind = kindOf(key);
+    const isOfKind = (other: string): boolean => kindOf(other) === kind;
+    if (!this.#own.has(key) && [...this.#own.keys()].filter(isOfKind).length >= this.#limits.maxNotes) {
+      this.#refused.set(kind, (this.#refused.get(kind) ?? 0) + 1);
+      this.#meters.refused(kind);
+      return false;
+    }
+    const counter = this.exchange.nextCounter();
+    this.#own.set(key, { bytes, isLasting, writtenMs: this.#options.clock.nowMs(), counter });
+    this.#posted.push(key);
+    this.exchange.changed();
+    return true;
+  }
+
+  /** Calls the listener with every note that is new here, first with those that are here already. */
+  onNote(listener: (note: Note) => void): Cancel {
+    for (const note of this.#allHeld()) listener(this.#aged(note));
+    return subscribe(this.#listeners, listener);
+  }
+
+  /** How many posts were refused, by kind; only kinds with any. */
+  refused(): readonly { readonly kind: string; readonly count: number }[] {
+    return [...this.#refused].map(([kind, count]) => ({ kind, count }));
+  }
+
+  start(): void {
+    this.exchange.start();
+  }
+
+  stop(): void {
+    this.exchange.stop();
+  }
+
+  /** A repeated note gets a new counter, or routers that hear this one only by a relay would not get it. */
+  #refresh(): void {
+    const nowMs = this.#options.clock.nowMs();
+    const writtenBeforeMs = nowMs - this.#limits.forgetMs;
+    for (const [key, note] of this.#own) {
+      if (note.isLasting) note.writtenMs = nowMs;
+      if (note.writtenMs < writtenBeforeMs) this.#own.delete(key);
+      else note.counter = this.exchange.nextCounter();
+    }
+    this.exchange.tell(this.exchange.fullFrames());
+    for (const [kind, held] of this.#held) {
+      held.forget(writtenBeforeMs);
+      if (held.count === 0) this.#held.delete(kind);
+    }
+    this.#countHeld();
+  }
+
+  #countHeld(): void {
+    this.#meters.held([...this.#held.values()].reduce((sum, { count }) => sum + count, 0));
+  }
+
+  *#allHeld(): Generator<HeldNote, void, undefined> {
+    for (const held of this.#held.values()) yield* held.all();
+  }
+
+  #framesOf(keys: readonly string[]): readonly Uint8Array[] {
+    const notes = keys.map((key) => ({ key, ...this.#own.get(key)! })).map((note) => this.#aged(note));
+    return this.#written({ origin: this.#options.self(), notes });
+  }
+
+  #relayFrames(): readonly RelayFrame[] {
+    const byOrigin = new Map<string, HeldNote[]>();
+    for (const note of this.#allHeld()) {
+      const key = originKey(note.origin);
+      const others = byOrigin.get(key);
+      if (others) others.push(note);
+      else byOrigin.set(key, [note]);
+    }
+    const frames: RelayFrame[] = [];
+    for (const held of byOrigin.values()) {
+      const { origin } = held[0]!;
+      const notes = held.map((note) => this.#aged(note));
+      for (const frame of this.#written({ origin, notes })) frames.push({ origin, frame });
+    }
+    return frames;
+  }
+
+  #written({ origin, notes }: NoteFrame): readonly Uint8Array[] {
+    const frames = splitNotes(notes).map((some) => writeNoteFrame({ origin, notes: some }));
+    for (const { length } of frames) this.#meters.sent(length);
+    return frames;
+  }
+
+  #aged<Written extends { readonly writtenMs: number }>(note: Written): Written & { readonly ageMs: number } {
+    return { ...note, ageMs: Math.max(0, this.#options.clock.nowMs() - note.writtenMs) };
+  }
+
+  #take({ origin, notes }: NoteFrame): Outcome | "news" {
+    let outcome: Outcome | "news" = "stale";
+    const news: Note[] = [];
+    for (const written of notes) {
+      const note = { ...written, origin, writtenMs: this.#options.clock.nowMs() - written.ageMs };
+      const as = this.#keep(note);
+      if (as === "news") news.push(note);
+      if (outcome === "stale" || as === "news") outcome = as;
+    }
+    this.#countHeld();
+    callAll(news.flatMap((note) => [...this.#listeners].map((listener) => () => listener(note))));
+    return outcome;
+  }
+
+  #keep(note: HeldNote): Outcome | "news" {
+    if (note.ageMs > this.#limits.forgetMs) return "stale";
+    return this.#heldOf(kindOf(note.key))?.add(note) ?? "refused";
+  }
+
+  /** @returns undefined beyond the bound on kinds */
+  #heldOf(kind: string): HeldNotes | undefined {
+    let held = this.#held.get(kind);
+    if (!held && this.#held.size < this.#limits.maxKinds) {
+      held = new HeldNotes(this.#limits);
+      this.#held.set(kind, held);
+    }
+    return held;
+  }
+}
+
+function createNoteMeters(meter: Meter) {
+  return {
+    received: counterBy<Outcome | "news" | "invalid">(
+      meter,
+      "outcome",
+      "espalier_note_frames_received_total",
+      "Frames of shared estimates from other routers, by outcome.",
+    ),
+    sent: counterOf(
+      meter,
+      "espalier_note_sent_bytes_total",
+      "Bytes of frames of shared estimates from this router, each counted once for all peers.",
+    ),
+    refused: counterBy(
+      meter,
+      "kind",
+      "espalier_note_posts_refused_total",
+      "Shared estimates of this router that no other router gets, because it shares as many of their kind as it may.",
+    ),
+    held: gaugeOf(meter, "espalier_notes", "Notes of other routers that this one remembers."),
+  };
+}
+
+/** Bounds of what is kept of one kind. */
+export interface HeldNoteLimits {
+  /** Notes of one router. */
+  readonly maxNotes: number;
+  /** Other routers whose notes are kept. */
+  readonly maxOrigins: number;
+  /** Bytes of all these notes, with their keys. */
+  readonly maxHeldBytes: number;
+}
+
+/** A note of another router. */
+export interface HeldNote extends WrittenNote {
+  readonly origin: Origin;
+  /** When it was written, on the monotonic clock. */
+  readonly writtenMs: number;
+}
+
+/**
+ * The notes of other routers of one kind: per router and key the latest note of the latest epoch, and of each router the
+ * latest ones. So the result does not depend on the order in which notes arrive, nor on how often. As a router repeats
+ * its notes with new counters, the earliest is one that it has ended.
+ */
+export class HeldNotes {
+  readonly #limits: HeldNoteLimits;
+  readonly #routers = new Map<RouterId, Map<string, HeldNote>>();
+  #bytes = 0;
+  count = 0;
+
+  constructor(limits: HeldNoteLimits) {
+    this.#limits = limits;
+  }
+
+  /** @returns whether it is new; `refused` when there is no capacity */
+  add(note: HeldNote): "news" | "stale" | "refused" {
+    const { origin, key } = note;
+    const known = this.#routers.get(origin.router)?.get(key);
+    if (known && !isLater(note, known)) return "stale";
+    const replaced = known ?? this.#earliestIfFull(origin.router);
+    if (replaced && !isLater(note, replaced)) return "refused";
+    const more = sizeOf(note) - (replaced ? sizeOf(replaced) : 0);
+    if (!this.#evictFor(origin.router, more)) return "refused";
+    if (replaced) this.#remove(replaced);
+    const notes = this.#routers.get(origin.router) ?? new Map<string, HeldNote>();
+    this.#routers.set(origin.router, notes);
+    notes.set(key, note);
+    this.#bytes += sizeOf(note);
+    this.count += 1;
+    return "news";
+  }
+
+  forget(writtenBeforeMs: number): void {
+    for (const note of [...this.all()]) if (note.writtenMs < writtenBeforeMs) this.#remove(note);
+  }
+
+  /** In the order in which the routers came. */
+  *all(): Generator<HeldNote, void, undefined> {
+    for (const notes of this.#routers.values()) yield* notes.values();
+  }
+
+  /** The earliest note of a router of which no more are kept; undefined while there may be more. */
+  #earliestIfFull(router: RouterId): HeldNote | undefined {
+    const notes = this.#routers.get(router);
+    if (!notes || notes.size < this.#limits.maxNotes) return undefined;
+    return [...notes.values()].reduce((earliest, note) => (isLater(earliest, note) ? note : earliest));
+  }
+
+  #remove(note: HeldNote): void {
+    const { router } = note.origin;
+    const notes = this.#routers.get(router)!;
+    notes.delete(note.key);
+    if (notes.size === 0) this.#routers.delete(router);
+    this.#bytes -= sizeOf(note);
+    this.count -= 1;
+  }
+
+  /** Forgets the routers that wrote longest ago, as far as it must; never the one whose note arrives. */
+  #evictFor(router: RouterId, more: number): boolean {
+    const { maxOrigins, maxHeldBytes } = this.#limits;
+    const own = this.#routers.get(router);
+    while ((!own && this.#routers.size >= maxOrigins) || this.#bytes + more > maxHeldBytes) {
+      const oldest = this.#oldestBut(router);
+      if (oldest === undefined) return false;
+      for (const note of [...this.#routers.get(oldest)!.values()]) this.#remove(note);
+    }
+    return true;
+  }
+
+  #oldestBut(router: RouterId): RouterId | undefined {
+    let oldest: RouterId | undefined;
+    let oldestMs = Number.POSITIVE_INFINITY;
+    for (const [other, notes] of this.#routers) {
+      const latestMs = Math.max(...[...notes.values()].map(({ writtenMs }) => writtenMs));
+      if (other === router || latestMs >= oldestMs) continue;
+      oldest = other;
+      oldestMs = latestMs;
+    }
+    return oldest;
+  }
+}
+
+function isLater(one: HeldNote, other: HeldNote): boolean {
+  const { epoch } = other.origin;
+  return one.origin.epoch === epoch ? one.counter > other.counter : one.origin.epoch > epoch;
+}
+
+/** Approximate bytes in memory: a UTF-16 unit of a key is two bytes. */
+const sizeOf = ({ key, bytes }: HeldNote): number => bytes.length + 2 * key.length;

@@ -1,0 +1,159 @@
+import { counterBy, counterOf, gaugeOf, type Meter } from "@espalier/core";
+import { LeasedPlane, type PlaneOptions } from "@espalier/mesh";
+import { OwnUsage, type OwnUsageReport } from "./own-usage.ts";
+import { PeerUsage } from "./peer-usage.ts";
+import { readUsageFrame, type UsageFrame, writeUsageFrame } from "./usage-frame.ts";
+import { PoolUsage, UsageSums } from "./usage-sums.ts";
+
+/**
+ * Bounds and times of the usage that routers send each other; see also `OwnUsageLimits` and `PeerUsageLimits`. Times in
+ * milliseconds on the monotonic clock.
+ */
+export type UsageLimits = Readonly<typeof defaultUsageLimits>;
+
+export const defaultUsageLimits = {
+  maxTenants: 4_096,
+  maxAdvertised: 1_024,
+  maxTenantsOfRouter: 2_048,
+  maxOrigins: 128,
+  /** Usage within this time goes out together. */
+  gatherMs: 250,
+  tellShare: 0.01,
+  /**
+   * How often tenants that wait, and some others in turn, are sent again, for routers that may have missed something.
+   */
+  refreshMs: 1_000,
+  refreshTenants: 32,
+  /** How often the tenants with the most tokens are determined. */
+  rankMs: 5_000,
+  leaseMs: 240_000,
+  waitLeaseMs: 3_000,
+  /** How often tenants of other routers that have almost nothing left are forgotten. */
+  sweepMs: 30_000,
+};
+
+export interface UsagePlaneOptions extends PlaneOptions {
+  readonly limits?: Partial<UsageLimits>;
+}
+
+/** `stale`: nothing new in it; `unknown`: of an earlier epoch, of this router itself, or of one router too many. */
+type Outcome = "stale" | "unknown";
+
+/**
+ * Sends what this router has served to tenants to other routers, and sums up what they send.
+ *
+ * Sends nothing before `start`, and nothing while this router has served no tenant.
+ */
+export class UsagePlane {
+  readonly exchange: LeasedPlane<UsageFrame, Outcome>;
+  readonly #options: UsagePlaneOptions;
+  readonly #limits: UsageLimits;
+  readonly #meters: ReturnType<typeof createUsageMeters>;
+  readonly #own: OwnUsage;
+  readonly #sums = new UsageSums();
+  readonly #peers: PeerUsage;
+  #isStarted = false;
+
+  constructor(options: UsagePlaneOptions) {
+    const limits = { ...defaultUsageLimits, ...options.limits };
+    const meters = createUsageMeters(options.meter);
+    const now = (): number => options.clock.nowMs();
+    this.#options = options;
+    this.#limits = limits;
+    this.#meters = meters;
+    this.#own = new OwnUsage(limits);
+    this.#peers = new PeerUsage(this.#sums, limits);
+    this.exchange = new LeasedPlane<UsageFrame, Outcome>(options, {
+      read: readUsageFrame,
+      take: (frame) => this.#peers.receive(frame, now()),
+      refusedAs: "unknown",
+      changes: () => this.#framesOf(this.#own.takeChanges(now())),
+      gatherMs: () => limits.gatherMs,
+      full: () => this.#framesOf(this.#own.all(now())),
+      relay: () => this.#peers.relayFrames(now()),
+      received: meters.received,
+      upkeep: [
+        [limits.refreshMs, () => this.#refresh(now())],
+        [limits.rankMs, () => this.#own.rank(now())],
+        [limits.sweepMs, () => this.#peers.sweep(now())],
+      ],
+    });
+  }
+
+  /** The usage of one pool: tenants of several pools are independent. */
+  of(pool: string): PoolUsage {
+    return new PoolUsage(pool, {
+      sums: this.#sums,
+      clock: this.#options.clock,
+      maxKeys: this.#limits.maxTenants,
+      own: this.#own,
+      changed: () => this.#changed(),
+    });
+  }
+
+  start(): void {
+    this.#isStarted = true;
+    this.exchange.start();
+    this.#changed();
+  }
+
+  stop(): void {
+    this.#isStarted = false;
+    this.exchange.stop();
+  }
+
+  #changed(): void {
+    if (this.#isStarted && this.#own.hasChanges) this.exchange.changed();
+  }
+
+  #refresh(nowMs: number): void {
+    this.exchange.tell(this.#framesOf(this.#own.takeRefresh(nowMs)));
+    this.#peers.expire(nowMs);
+    this.#meters.unadvertised(this.#own.unadvertised);
+    this.#meters.known(this.#sums.size);
+    this.#meters.ageSeconds(this.#peers.ageMs(nowMs) / 1_000);
+  }
+
+  #framesOf(reports: readonly OwnUsageReport[]): readonly Uint8Array[] {
+    if (reports.length === 0) return [];
+    const counter = this.exchange.nextCounter();
+    const counted = reports.map((report) => ({ ...report, counter }));
+    const frame = writeUsageFrame({
+      ...{ origin: this.#options.self(), counter, relayedAgeMs: undefined },
+      reports: counted,
+    });
+    this.#meters.sent(frame.length);
+    return [frame];
+  }
+}
+
+function createUsageMeters(meter: Meter) {
+  return {
+    received: counterBy<Outcome | "news" | "invalid">(
+      meter,
+      "outcome",
+      "espalier_usage_frames_received_total",
+      "Usage frames from other routers, by outcome.",
+    ),
+    sent: counterOf(
+      meter,
+      "espalier_usage_sent_bytes_total",
+      "Bytes of usage frames from this router, each counted once for all peers.",
+    ),
+    known: gaugeOf(
+      meter,
+      "espalier_usage_known_tenants",
+      "Tenants, by class and pool, recently served by other routers, by their reports.",
+    ),
+    ageSeconds: gaugeOf(
+      meter,
+      "espalier_usage_age_seconds",
+      "Time since the last usage frame of the router that has been silent longest; 0 if there is none.",
+    ),
+    unadvertised: gaugeOf(
+      meter,
+      "espalier_usage_untold_tenants",
+      "Tenants, by class and pool, that this router has served too little to report.",
+    ),
+  };
+}

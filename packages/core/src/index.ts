@@ -15,6 +15,16 @@ export {
   systemScheduler,
 } from "./clock.ts";
 export {
+  addMoments,
+  copyOfSums,
+  DecayedRegression,
+  type Moments,
+  type PeerSamples,
+  type Sample,
+  type SampleSums,
+  sumsOf,
+} from "./decayed-regression.ts";
+export {
   asEngineId,
   asRouterId,
   asTargetIndex,
@@ -33,7 +43,7 @@ export {
   type TargetIndex,
 } from "./engine-spec.ts";
 export { asEspalierError, type ErrorCode, EspalierError, errorCatalogue, renderErrorDocs } from "./errors.ts";
-export { DecayedSum, NormalEquations, usageHalfLifeMs } from "./estimators.ts";
+export { DecayedSum, usageHalfLifeMs } from "./estimators.ts";
 export {
   type BlockDigests,
   type BlockHasher,

@@ -1,4 +1,4 @@
-import { NormalEquations } from "@espalier/core";
+import { DecayedRegression, sumsOf } from "@espalier/core";
 
 /** The time to transfer the KV blocks of a prompt from one engine to another. */
 export interface TransferCost {
@@ -28,8 +28,8 @@ export const defaultTransferCost: TransferCostOptions = { setupMs: 20, msPerToke
 
 /** Each observation leaves earlier ones this share of their weight: about the last 50 count. */
 const memory = 0.98;
-/** Weight of the prior, in observations at either end of `priorSpanTokens`. Each real observation lowers it. */
-const priorWeight = { first: 2, kept: 0.95, least: 0.02 } as const;
+/** Weight of the prior, in transfers of no tokens and of `priorSpanTokens`. */
+const priorDecay = { first: 2, kept: 0.95, least: 0.02 };
 const priorSpanTokens = 8_192;
 /** All peers together count for at most this many transfers, so that own observations soon outweigh them. */
 export const maxPeerTransfers = 16;
@@ -43,45 +43,39 @@ const outlierFactor = 4;
  * @param others the observations of peers; none by default
  */
 export function createTransferCost(
-  prior: TransferCostOptions = defaultTransferCost,
+  { setupMs, msPerToken }: TransferCostOptions = defaultTransferCost,
   others: () => TransferSums = () => noTransfers,
 ): TransferCost {
-  const equations = new NormalEquations(2, memory);
-  const { matrix, right } = equations;
-  let assumed: number = priorWeight.first;
-  const line = { setupMs: prior.setupMs, msPerToken: prior.msPerToken };
-  const predict = (tokens: number): number => line.setupMs + line.msPerToken * Math.max(0, tokens);
+  const regression = new DecayedRegression([setupMs, msPerToken], memory, priorDecay);
+  const { coefficients, matrix, right } = regression;
+  const predict = (tokens: number): number => regression.value([1, Math.max(0, tokens)]);
 
   const fit = (): void => {
-    const peers = others();
-    const counted = Math.min(1, maxPeerTransfers / Math.max(least, peers.weight));
-    const prejudice = Math.max(priorWeight.least, assumed * priorWeight.kept ** (counted * peers.weight));
-    const w = matrix[0]! + counted * peers.weight + 2 * prejudice;
-    const x = matrix[1]! + counted * peers.tokens + prejudice * priorSpanTokens;
-    const xx = matrix[3]! + counted * peers.squareTokens + prejudice * priorSpanTokens ** 2;
-    const far = prior.setupMs + prior.msPerToken * priorSpanTokens;
-    const y = right[0]! + counted * peers.ms + prejudice * (prior.setupMs + far);
-    const xy = right[1]! + counted * peers.tokenMs + prejudice * priorSpanTokens * far;
-    // The prior has two different sizes, so the determinant is above zero.
-    const slope = (w * xy - x * y) / (w * xx - x * x);
-    line.msPerToken = Math.max(0, slope);
-    line.setupMs = Math.max(0, (y - line.msPerToken * x) / w);
+    const { weight, tokens, ms, squareTokens, tokenMs } = others();
+    const sums = { matrix: [weight, tokens, tokens, squareTokens], right: [ms, tokenMs], weight };
+    const peers = { sums, own: 1, reported: Math.min(1, maxPeerTransfers / Math.max(least, weight)) };
+    const prior = [0, priorSpanTokens].map((length) => ({
+      features: [1, length],
+      value: setupMs + msPerToken * length,
+      weight: regression.priorWeight(peers),
+    }));
+    regression.solve(sumsOf(prior), peers);
   };
 
   return {
     ms: predict,
     get setupMs() {
-      return line.setupMs;
+      return coefficients[0]!;
     },
     get msPerToken() {
-      return line.msPerToken;
+      return coefficients[1]!;
     },
     observe(tokens, durationMs) {
       if (!(tokens >= 0 && durationMs >= 0 && Number.isFinite(tokens + durationMs))) return;
       const expected = predict(tokens);
-      const believed = Math.min(expected * outlierFactor, Math.max(expected / outlierFactor, durationMs));
-      assumed = Math.max(priorWeight.least, assumed * priorWeight.kept);
-      equations.add([1, tokens], believed);
+      const value = Math.min(expected * outlierFactor, Math.max(expected / outlierFactor, durationMs));
+      regression.add({ features: [1, tokens], value, weight: 1 });
+      regression.weakenPrior();
       fit();
     },
     observed: () => ({

@@ -1,11 +1,11 @@
+import { DecayedRegression, type SampleSums } from "@espalier/core";
 import type { FleetSums } from "./fleet-sums.ts";
-import type { FitSums } from "./least-squares.ts";
+import { outlierBound } from "./sample-error.ts";
 
 /** Time per output token after the first, learned from completed answers, here and at other routers. */
 export class AnswerPace {
   readonly #fleet: FleetSums | undefined;
-  #sumMs = 0;
-  #answers = 0;
+  readonly #own = new DecayedRegression([0], memory);
 
   /** @param fleet what other routers know; absent if there are none */
   constructor(fleet?: FleetSums) {
@@ -14,17 +14,12 @@ export class AnswerPace {
 
   /** 0 until known. */
   get msPerToken(): number {
-    const fleet = this.#fleet;
-    const others = fleet?.merged?.answers;
-    if (!fleet || !others) return this.#answers > 0 ? this.#sumMs / this.#answers : 0;
-    const { own, reported } = fleet.left;
-    const answers = own * this.#answers + reported * others.weight;
-    return answers > 0 ? (own * this.#sumMs + reported * others.right[0]!) / answers : 0;
+    return this.#own.solve(noPrior, this.#fleet?.peerSamples("answers"))[0]!;
   }
 
-  /** Sums of the answers seen here, for a fit of one number. */
-  get sums(): FitSums {
-    return { matrix: [this.#answers], right: [this.#sumMs], weight: this.#answers };
+  /** Sums of the answers seen here. */
+  get sums(): SampleSums {
+    return this.#own;
   }
 
   /** @param tokens tokens of the answer, including the first */
@@ -32,16 +27,15 @@ export class AnswerPace {
     if (!(tokens > 1 && elapsedMs >= 0)) return;
     const expectedMs = this.msPerToken;
     const ms = elapsedMs / (tokens - 1);
-    const kept = memory ** (1 + (this.#fleet?.routers ?? 0));
-    this.#answers = this.#answers * kept + 1;
     // An outlier moves the mean no further than any other answer.
-    this.#sumMs = this.#sumMs * kept + (expectedMs > 0 ? Math.min(ms, outlierBound * expectedMs) : ms);
+    const value = expectedMs > 0 ? Math.min(ms, outlierBound * expectedMs) : ms;
+    this.#own.add({ features: [1], value, weight: 1 }, this.#fleet?.routers);
   }
 }
 
 /** After fifty more answers an answer counts by a third. */
 const memory = 0.98;
-const outlierBound = 3;
+const noPrior = { matrix: [0], right: [0] };
 
 /** Assumed length of an answer in tokens if the client sets no bound. */
 export const usualOutputTokens = 256;

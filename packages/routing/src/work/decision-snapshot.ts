@@ -4,7 +4,7 @@ import type { RoutingTarget } from "../routing-target.ts";
 import type { AnswerPace } from "./answer-pace.ts";
 import type { BatchLimits } from "./batch-limits.ts";
 import type { BusyShare } from "./busy-share.ts";
-import { type FetchBelief, type FetchRates, usualFetch } from "./fetch-rates.ts";
+import { type FetchPrior, type FetchRates, priorFetch } from "./fetch-rates.ts";
 import type { SlowTier } from "./learned-times.ts";
 import { featuresOf, type PrefillRates, type PromptPart, type PromptStep, type RatedTarget } from "./prefill-rates.ts";
 
@@ -161,13 +161,13 @@ export class PoolTimes {
   }
 
   /** The prior of tiers. */
-  get fetchBelief(): FetchBelief {
-    return usualFetch(this.msPerToken);
+  get fetchPrior(): FetchPrior {
+    return priorFetch(this.msPerToken);
   }
 
   /** Milliseconds to fetch a token from a tier; NaN while nothing is learned. */
   fetchMsPerToken(target: RatedTarget, tier: SlowTier): number {
-    return this.#parts.fetches.msPerKilotoken(target, tier, this.fetchBelief) / 1e3;
+    return this.#parts.fetches.msPerKilotoken(target, tier, this.fetchPrior) / 1e3;
   }
 }
 

@@ -1,9 +1,9 @@
-import { NormalEquations } from "@espalier/core";
+import { DecayedRegression, type Moments, type SampleSums } from "@espalier/core";
 import { defaultTierCredits } from "@espalier/policies";
-import { type FleetSums, leftOf } from "./fleet-sums.ts";
-import { errorFloorMs, type FetchedTokens, outlierBound, type SlowTier, slowTiers } from "./learned-times.ts";
-import type { FitSums } from "./least-squares.ts";
+import { ageWeights, type FleetSums } from "./fleet-sums.ts";
+import { type FetchedTokens, type SlowTier, slowTiers } from "./learned-times.ts";
 import type { RatedTarget } from "./prefill-rates.ts";
+import { boundError, errorFloorMs } from "./sample-error.ts";
 
 /**
  * One first token for which an engine only had to fetch blocks from slower tiers and compute, without any other delay.
@@ -22,17 +22,17 @@ interface FetchSample {
 export interface OwnFetches {
   readonly msPerKilotoken: number;
   /** Sums of samples, each weighted by its share of fetching. */
-  readonly sums: FitSums;
+  readonly sums: SampleSums;
   /** Time of the latest sample, on the monotonic clock. */
   readonly learnedMs: number;
 }
 
 /** Prior of each tier, in milliseconds for a thousand tokens, above zero. */
-export type FetchBelief = Readonly<Record<SlowTier, number>>;
+export type FetchPrior = Readonly<Record<SlowTier, number>>;
 
 /** What the default credits leave of computing. @param msPerToken time to compute a token */
-export function usualFetch(msPerToken: number): FetchBelief {
-  const msPerKilotoken = Math.max(leastBelievedMs, 1e3 * msPerToken);
+export function priorFetch(msPerToken: number): FetchPrior {
+  const msPerKilotoken = Math.max(leastPriorMs, 1e3 * msPerToken);
   const { cpu, disk, external } = defaultTierCredits;
   return {
     cpu: (1 - cpu) * msPerKilotoken,
@@ -58,17 +58,16 @@ interface FetchPart {
 }
 
 interface TierRates {
-  sums: NormalEquations;
+  own: DecayedRegression;
   /** The first samples, until there are `startSamples`. */
   first: FetchPart[] | undefined;
   readonly targets: (TargetRate | undefined)[];
-  beliefWeight: number;
   learnedMs: number;
 }
 
 interface TargetRate {
   readonly key: string;
-  readonly sums: NormalEquations;
+  readonly own: DecayedRegression;
 }
 
 /**
@@ -97,73 +96,63 @@ export class FetchRates {
   }
 
   /** Undefined before this router has seen anything of the tier. */
-  own(tier: SlowTier, belief: FetchBelief): OwnFetches | undefined {
-    const { sums, beliefWeight, learnedMs } = this.#tiers[tier];
-    if (sums.weight === 0) return undefined;
-    const msPerKilotoken = solve(sums, { ms: belief[tier], weight: beliefWeight, unit: belief[tier] });
-    return { msPerKilotoken, sums, learnedMs };
+  own(tier: SlowTier, prior: FetchPrior): OwnFetches | undefined {
+    const { own, learnedMs } = this.#tiers[tier];
+    if (own.weight === 0) return undefined;
+    const [msPerKilotoken] = own.solve(priorOf(prior[tier], own.priorWeight()));
+    return { msPerKilotoken: msPerKilotoken!, sums: own, learnedMs };
   }
 
   /** Sums of own samples of a tier. */
-  sums(tier: SlowTier): FitSums {
-    return this.#tiers[tier].sums;
+  sums(tier: SlowTier): SampleSums {
+    return this.#tiers[tier].own;
   }
 
   /** Time at a target, from what this router and others have seen; NaN until something is learned about the tier. */
-  msPerKilotoken(target: RatedTarget, tier: SlowTier, belief: FetchBelief): number {
-    const pool = this.#poolMs(tier, belief);
-    return pool * this.#factorOf(target, tier, { pool, unit: belief[tier] });
+  msPerKilotoken({ index, key }: RatedTarget, tier: SlowTier, prior: FetchPrior): number {
+    const pool = this.#poolMs(tier, prior);
+    const target = this.#tiers[tier].targets[index];
+    if (target?.key !== key || !(pool > 0)) return pool;
+    const [found] = target.own.solve(priorOf(prior[tier], likenessWeight, pool));
+    const factor = found! / pool;
+    return factor > likeness || factor < 1 / likeness ? found! : pool;
   }
 
   /** Mean time of the pool's engines; NaN until something is learned. */
-  #poolMs(tier: SlowTier, belief: FetchBelief): number {
-    const { sums, beliefWeight, learnedMs } = this.#tiers[tier];
-    const others = this.#fleet?.merged?.fetches.get(tier);
-    if (sums.weight === 0 && !others) return Number.NaN;
-    const believed = { ms: belief[tier], weight: beliefWeight, unit: belief[tier] };
-    if (!others) return solve(sums, believed);
-    const left = leftOf(learnedMs, others.learnedMs);
+  #poolMs(tier: SlowTier, prior: FetchPrior): number {
+    const { own, learnedMs } = this.#tiers[tier];
+    const sums = this.#fleet?.merged?.fetches.get(tier);
+    if (own.weight === 0 && !sums) return Number.NaN;
+    const others = sums && { sums, ...ageWeights(learnedMs, sums.learnedMs) };
     // A router without own samples relies on the others.
-    const believedBy = sums.weight === 0 ? 0 : beliefWeight;
-    const weight = Math.max(leastBelief, believedBy * beliefKept ** (left.reported * others.weight));
-    const of = (own: number, reported: number): number => left.own * own + left.reported * reported;
-    const matrix = [of(sums.matrix[0]!, others.matrix[0]!)];
-    const right = [of(sums.right[0]!, others.right[0]!)];
-    return solve({ matrix, right }, { ...believed, weight });
-  }
-
-  /** A target's time relative to the pool's; 1 unless a difference is known. */
-  #factorOf({ index, key }: RatedTarget, tier: SlowTier, { pool, unit }: { pool: number; unit: number }): number {
-    const target = this.#tiers[tier].targets[index];
-    if (target?.key !== key || !(pool > 0)) return 1;
-    const factor = solve(target.sums, { ms: pool, weight: likenessWeight, unit }) / pool;
-    return factor > likeness || factor < 1 / likeness ? factor : 1;
+    const priorWeight = own.weight === 0 ? leastPrior : own.priorWeight(others);
+    return own.solve(priorOf(prior[tier], priorWeight), others)[0]!;
   }
 
   /** Targets from index `maxFetchTargets` on teach only the pool. */
-  observe(target: RatedTarget, sample: FetchSample, belief: FetchBelief): void {
+  observe(target: RatedTarget, sample: FetchSample, prior: FetchPrior): void {
     const { fetched, elapsedMs, computeMs, atMs } = sample;
     if (!(elapsedMs >= 0 && computeMs >= 0 && elapsedMs + computeMs < Number.POSITIVE_INFINITY)) return;
     const fetches = slowTiers
       .filter((tier) => fetched[tier] > 0)
       .map((tier) => {
         const kilotokens = fetched[tier] / 1e3;
-        const known = this.msPerKilotoken(target, tier, belief);
-        const ms = kilotokens * (Number.isNaN(known) ? belief[tier] : known);
-        return { tier, kilotokens, ms, believedMs: kilotokens * belief[tier] };
+        const known = this.msPerKilotoken(target, tier, prior);
+        const ms = kilotokens * (Number.isNaN(known) ? prior[tier] : known);
+        return { tier, kilotokens, ms, priorMs: kilotokens * prior[tier] };
       });
     const expectedMs = fetches.reduce((sum, { ms }) => sum + ms, computeMs);
-    const believedMs = fetches.reduce((sum, one) => sum + one.believedMs, computeMs);
+    const priorMs = fetches.reduce((sum, one) => sum + one.priorMs, computeMs);
     // An error in the computing time would look like fetching.
-    if (fetches.length === 0 || !(believedMs - computeMs >= leastShare * believedMs)) return;
-    const scale = 1 / (believedMs + errorFloorMs);
-    for (const { tier: name, kilotokens, ms: fetchMs, believedMs: partMs } of fetches) {
-      const shares = { share: partMs / believedMs, shareOfFetched: partMs / (believedMs - computeMs) };
+    if (fetches.length === 0 || !(priorMs - computeMs >= leastShare * priorMs)) return;
+    const scale = 1 / (priorMs + errorFloorMs);
+    for (const { tier: name, kilotokens, ms: fetchMs, priorMs: partMs } of fetches) {
+      const shares = { share: partMs / priorMs, shareOfFetched: partMs / (priorMs - computeMs) };
       const part = { kilotokens, fetchMs, restMs: expectedMs - fetchMs, elapsedMs, ...shares, scale };
       const tier = this.#tiers[name];
       tier.learnedMs = atMs;
-      if (tier.first) begin(tier, tier.first, part, belief[name]);
-      else goOn(tier, target, part, this.#fleet?.merged?.fetches.get(name)?.routers);
+      if (tier.first) begin(tier, tier.first, part, prior[name]);
+      else learnMore(tier, target, part, this.#fleet?.merged?.fetches.get(name)?.routers);
     }
     this.#samples++;
   }
@@ -173,40 +162,40 @@ export class FetchRates {
  * Evaluates the first samples together, because the prior may be far off, and so may any sample. Starts from the median
  * of their estimates, with the prior as one of them.
  */
-function begin(tier: TierRates, first: FetchPart[], part: FetchPart, belief: number): void {
+function begin(tier: TierRates, first: FetchPart[], part: FetchPart, priorMs: number): void {
   first.push(part);
-  const said = first.map((one) => {
+  const estimates = first.map((one) => {
     const errorMs = one.elapsedMs - one.restMs - one.fetchMs;
     return { ms: (one.fetchMs + errorMs * one.shareOfFetched) / one.kilotokens, weight: one.share };
   });
-  const median = Math.max(0, weightedMedian([{ ms: belief, weight: medianBelief }, ...said]));
-  tier.sums = new NormalEquations(1, memory);
-  for (const one of first) learn(tier.sums, { ...one, fetchMs: one.kilotokens * median });
-  tier.beliefWeight *= beliefKept;
+  const median = Math.max(0, weightedMedian([{ ms: priorMs, weight: medianPrior }, ...estimates]));
+  tier.own = tierRegression();
+  for (const one of first) {
+    learn(tier.own, { ...one, fetchMs: one.kilotokens * median });
+    tier.own.weakenPrior();
+  }
   if (first.length === startSamples) tier.first = undefined;
 }
 
 /** @param elsewhere samples that others add for each one added here */
-function goOn(tier: TierRates, { index, key }: RatedTarget, part: FetchPart, elsewhere = 0): void {
-  if (elsewhere > 0) tier.sums.forget(elsewhere * part.share);
-  learn(tier.sums, part);
-  tier.beliefWeight = Math.max(leastBelief, tier.beliefWeight * beliefKept);
+function learnMore(tier: TierRates, { index, key }: RatedTarget, part: FetchPart, elsewhere = 0): void {
+  learn(tier.own, part, elsewhere);
+  tier.own.weakenPrior();
   if (index >= maxFetchTargets) return;
   let known = tier.targets[index];
   if (known?.key !== key) {
-    known = { key, sums: new NormalEquations(1, memory) };
+    known = { key, own: new DecayedRegression([0], memory) };
     tier.targets[index] = known;
   }
-  learn(known.sums, part);
+  learn(known.own, part);
 }
 
-function learn(sums: NormalEquations, part: FetchPart): void {
+function learn(own: DecayedRegression, part: FetchPart, elsewhere = 0): void {
   const { kilotokens, fetchMs, restMs, elapsedMs, share, shareOfFetched, scale } = part;
   const expectedMs = Math.max(1, restMs + fetchMs);
-  const ratio = Math.min(outlierBound, Math.max(1 / outlierBound, elapsedMs / expectedMs));
-  const trust = Math.min(1, usualError / Math.abs(Math.log(ratio)));
+  const { ratio, weight } = boundError(elapsedMs / expectedMs);
   const foundMs = fetchMs + (ratio - 1) * expectedMs * shareOfFetched;
-  sums.add([kilotokens * scale], foundMs * scale, trust * share);
+  own.add({ features: [kilotokens * scale], value: foundMs * scale, weight: weight * share }, elsewhere / weight);
 }
 
 /** Targets with a higher index count as equal to their pool. */
@@ -219,37 +208,33 @@ export const maxFetchTargets = 4_096;
 const memory = 0.98;
 const startSamples = 8;
 /** The prior counts as this many of the first samples. */
-const medianBelief = 1;
-/** Logarithm up to which an error is taken for chance; beyond it samples pull no harder (Huber's loss). */
-const usualError = 0.25;
+const medianPrior = 1;
 /** The prior assumes at least this time for computing a thousand tokens. */
-const leastBelievedMs = 1;
+const leastPriorMs = 1;
 /** A sample with a smaller expected share of fetching is ignored. */
 const leastShare = 0.1;
-/** Weight of the prior in samples; each real one reduces it. */
-const firstBelief = 1;
-const beliefKept = 0.9;
-const leastBelief = 0.02;
+const leastPrior = 0.02;
 /** Weight, in samples, of the prior that a target equals its pool. */
 const likenessWeight = 2;
 /** A lasting difference below this factor is taken for chance: equal engines must look equal. */
 const likeness = 1.22;
 
 function emptyTier(): TierRates {
-  const sums = new NormalEquations(1, memory);
-  return { sums, first: [], targets: [], beliefWeight: firstBelief, learnedMs: Number.NEGATIVE_INFINITY };
+  return { own: tierRegression(), first: [], targets: [], learnedMs: Number.NEGATIVE_INFINITY };
 }
 
-interface Expectation {
-  readonly ms: number;
-  /** Counts as this many samples that consist only of fetching, at `unit` milliseconds for a thousand tokens. */
-  readonly weight: number;
-  readonly unit: number;
+function tierRegression(): DecayedRegression {
+  return new DecayedRegression([0], memory, { first: 1, kept: 0.9, least: leastPrior });
 }
 
-function solve({ matrix, right }: Pick<FitSums, "matrix" | "right">, { ms, weight, unit }: Expectation): number {
-  const firmness = weight / unit ** 2;
-  return Math.max(0, (right[0]! + firmness * ms) / (matrix[0]! + firmness));
+/**
+ * A sample that consists only of fetching a thousand tokens.
+ *
+ * @param unitMs its assumed time, relative to which its error counts
+ */
+function priorOf(unitMs: number, weight: number, ms = unitMs): Moments {
+  const square = weight / unitMs ** 2;
+  return { matrix: [square], right: [square * ms] };
 }
 
 function weightedMedian(all: readonly { readonly ms: number; readonly weight: number }[]): number {

@@ -97,7 +97,7 @@ export function createFleetLearning(options: FleetLearningOptions): FleetLearnin
 function take(note: Note, work: PoolWork): Parameters<LearnedMeters["heard"]>[0] {
   try {
     const times = readTimesNote(note.bytes);
-    const isTaken = work.fleet.tell(note.origin.router, olderBy(times, note.ageMs));
+    const isTaken = work.fleet.receive(note.origin.router, olderBy(times, note.ageMs));
     return isTaken ? "taken" : "implausible";
   } catch (error) {
     if (!(error instanceof RangeError)) throw error;

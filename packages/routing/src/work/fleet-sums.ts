@@ -1,7 +1,6 @@
-import type { Clock } from "@espalier/core";
-import { believedFit, isPlausible, type LearnedTimes, type SlowTier, slowTiers } from "./learned-times.ts";
-import type { FitSums } from "./least-squares.ts";
-import { countedShares, type MergedSums, mergeSums } from "./merge-sums.ts";
+import type { Clock, PeerSamples, SampleSums } from "@espalier/core";
+import { isPlausible, type LearnedTimes, priorScale, type SlowTier, slowTiers } from "./learned-times.ts";
+import { type MergedSums, mergeSums } from "./merge-sums.ts";
 
 /** What other routers have seen of a pool, added up as of `learnedMs`. */
 export interface FleetSamples {
@@ -17,14 +16,14 @@ export interface FleetSamples {
 
 /** What this router has seen itself, by which it judges the others. */
 export interface OwnSamples {
-  prefill(): FitSums;
-  answers(): FitSums;
-  fetches(tier: SlowTier): FitSums;
+  prefill(): SampleSums;
+  answers(): SampleSums;
+  fetches(tier: SlowTier): SampleSums;
   differences(): Iterable<{ readonly key: string; readonly log: number; readonly known: number }>;
 }
 
 /** Weights by age of own samples and those of peers; the later of the two has weight 1. */
-export interface Left {
+export interface AgeWeights {
   readonly own: number;
   readonly reported: number;
 }
@@ -34,7 +33,7 @@ interface Report {
   readonly times: LearnedTimes;
   /** Time of the latest sample. */
   readonly learnedMs: number;
-  readonly heardMs: number;
+  readonly receivedMs: number;
 }
 
 /**
@@ -71,11 +70,19 @@ export class FleetSums {
 
   /** Peers that learn about the pool; old ones count for less. */
   get routers(): number {
-    return (this.merged?.prefill?.routers ?? 0) * this.left.reported;
+    return (this.merged?.prefill?.routers ?? 0) * this.ageWeights.reported;
   }
 
-  get left(): Left {
-    return leftOf(this.#ownLearnedMs, this.merged?.learnedMs ?? Number.NEGATIVE_INFINITY);
+  get ageWeights(): AgeWeights {
+    return ageWeights(this.#ownLearnedMs, this.merged?.learnedMs ?? Number.NEGATIVE_INFINITY);
+  }
+
+  /** Samples of peers beside own ones; undefined if there are none. */
+  peerSamples(of: "prefill" | "answers"): PeerSamples | undefined {
+    const sums = this.merged?.[of];
+    if (!sums) return undefined;
+    const { own, reported } = this.ageWeights;
+    return { sums, own, reported };
   }
 
   /** Time since this router last learned something itself; infinite before. */
@@ -84,7 +91,7 @@ export class FleetSums {
   }
 
   /** Call when this router learns something itself. */
-  learns(): void {
+  learned(): void {
     this.#ownLearnedMs = this.#clock.nowMs();
   }
 
@@ -93,13 +100,13 @@ export class FleetSums {
    *
    * @returns false if the report is impossible and ignored
    */
-  tell(router: string, times: LearnedTimes): boolean {
+  receive(router: string, times: LearnedTimes): boolean {
     if (!isPlausible(times)) return false;
     if (times.sums.weight <= 0) return true;
     this.#reports.delete(router);
     if (this.#reports.size >= maxReportingRouters) this.#forgetOldest();
-    const heardMs = this.#clock.nowMs();
-    this.#reports.set(router, { router, times, heardMs, learnedMs: heardMs - times.ageMs });
+    const receivedMs = this.#clock.nowMs();
+    this.#reports.set(router, { router, times, receivedMs, learnedMs: receivedMs - times.ageMs });
     this.#isMerged = false;
     this.#version++;
     return true;
@@ -116,17 +123,18 @@ export class FleetSums {
     // The last digit of a floating-point sum depends on the order.
     const all = [...this.#reports.values()].sort((one, other) => (one.router < other.router ? -1 : 1));
     const learnedMs = Math.max(...all.map((reported) => reported.learnedMs));
-    const aged = all.map(({ times, learnedMs: ofMs }) => ({ times, left: halfLives(learnedMs - ofMs) }));
+    const aged = all.map(({ times, learnedMs: ofMs }) => ({ times, ageWeight: ageWeight(learnedMs - ofMs) }));
     const prefill = mergeSums(
-      aged.map(({ times, left }) => ({ ...times.sums, left })),
-      { yardstick: usualFit, own: this.#own.prefill(), enough: enoughPrompts, leastCounted: leastCountedPrompts },
+      aged.map(({ times, ...age }) => ({ ...times.sums, ...age })),
+      { scale: priorScale, own: this.#own.prefill(), enough: enoughPrompts, leastCounted: leastCountedPrompts },
     );
     const usual = aged.filter((_, at) => prefill.shares[at]! > 0);
     const answers = mergeSums(
-      usual.map(({ times: { msPerOutputToken, answers: seen }, left }) => {
-        return { matrix: [seen], right: [seen * msPerOutputToken], weight: seen, left };
-      }),
-      { yardstick: [1], own: this.#own.answers(), enough: enoughPrompts },
+      usual.map(({ times: { msPerOutputToken, answers: seen }, ...age }) => ({
+        ...meanOf(seen * msPerOutputToken, seen),
+        ...age,
+      })),
+      { scale: [1], own: this.#own.answers(), enough: enoughPrompts },
     );
     return {
       ...{ learnedMs, prefill: prefill.merged, answers: answers.merged },
@@ -147,38 +155,42 @@ const enoughKnown = 0.1;
 const leastCountedPrompts = 64;
 /** Fetching a thousand tokens in less time counts as instant. */
 const leastFetchMs = 1;
-const usualFit = [believedFit.msPerKilotoken, believedFit.msPerMegapair, believedFit.fixedMs] as const;
 
 /** Relative weights of own samples and those of peers, by the times when they were learned. */
-export function leftOf(ownMs: number, reportedMs: number): Left {
+export function ageWeights(ownMs: number, reportedMs: number): AgeWeights {
   // If one or both learned nothing, the weight does not matter.
   const agoMs = ownMs === reportedMs ? 0 : ownMs - reportedMs;
-  return { own: halfLives(-agoMs), reported: halfLives(agoMs) };
+  return { own: ageWeight(-agoMs), reported: ageWeight(agoMs) };
 }
 
 /** The share of a weight that is left at this age. */
-function halfLives(ageMs: number): number {
+function ageWeight(ageMs: number): number {
   return 0.5 ** (Math.max(0, ageMs) / learningHalfLifeMs);
 }
 
 interface Aged {
   readonly times: LearnedTimes;
-  readonly left: number;
+  readonly ageWeight: number;
+}
+
+/** Sums for one coefficient, whose estimate is `sum / weight`. */
+function meanOf(sum: number, weight: number): SampleSums {
+  return { matrix: [weight], right: [sum], weight };
 }
 
 function fetchesOf(all: readonly Report[], own: OwnSamples): FleetSamples["fetches"] {
   const merged = new Map<SlowTier, MergedSums & { learnedMs: number }>();
   for (const tier of slowTiers) {
-    const reported = all.flatMap(({ times, heardMs }) =>
+    const reported = all.flatMap(({ times, receivedMs }) =>
       times.fetches
         .filter((one) => one.tier === tier && one.sums.weight > 0)
-        .map((one) => ({ ...one.sums, learnedMs: heardMs - one.ageMs })),
+        .map((one) => ({ ...one.sums, learnedMs: receivedMs - one.ageMs })),
     );
     const learnedMs = Math.max(...reported.map((one) => one.learnedMs));
     const sum = mergeSums(
-      reported.map((one) => ({ ...one, left: halfLives(learnedMs - one.learnedMs) })),
+      reported.map((one) => ({ ...one, ageWeight: ageWeight(learnedMs - one.learnedMs) })),
       // Times close to zero are not distinguished from zero.
-      { yardstick: [1], own: own.fetches(tier), enough: enoughFetches, negligible: leastFetchMs },
+      { scale: [1], own: own.fetches(tier), enough: enoughFetches, negligible: leastFetchMs },
     );
     if (sum.merged) merged.set(tier, { ...sum.merged, learnedMs });
   }
@@ -186,30 +198,18 @@ function fetchesOf(all: readonly Report[], own: OwnSamples): FleetSamples["fetch
 }
 
 function differencesOf(all: readonly Aged[], own: OwnSamples): FleetSamples["differences"] {
-  const reported = new Map<string, { log: number; known: number }[]>();
-  for (const { times, left } of all) {
-    for (const { key, log, known } of times.targets) {
-      const words = reported.get(key) ?? [];
-      words.push({ log: left * log, known: left * known });
-      reported.set(key, words);
-    }
-  }
-  const here = new Map([...own.differences()].map((one) => [one.key, one]));
+  const here = new Map([...own.differences()].map(({ key, log, known }) => [key, meanOf(log, known)]));
+  const reported = Map.groupBy(
+    all.flatMap(({ times, ageWeight: left }) => times.targets.map((target) => ({ ...target, left }))),
+    ({ key }) => key,
+  );
   const sums = new Map<string, { log: number; known: number }>();
-  for (const [key, words] of reported) {
-    const seen = here.get(key);
-    const ownWord = seen && wordOf(seen);
-    const shares = countedShares(words.map(wordOf), ownWord?.isFirm ? ownWord : undefined);
-    const sum = { log: 0, known: 0 };
-    for (const [at, { log, known }] of words.entries()) {
-      sum.log += shares[at]! * log;
-      sum.known += shares[at]! * known;
-    }
-    sums.set(key, sum);
+  for (const [key, targets] of reported) {
+    const { merged } = mergeSums(
+      targets.map(({ log, known, left }) => ({ ...meanOf(left * log, left * known), ageWeight: 1 })),
+      { scale: [1], isLogarithm: true, own: here.get(key) ?? meanOf(0, 0), enough: enoughKnown },
+    );
+    sums.set(key, { log: merged?.right[0] ?? 0, known: merged?.weight ?? 0 });
   }
   return sums;
-}
-
-function wordOf({ log, known }: { readonly log: number; readonly known: number }) {
-  return { log: known > 0 ? log / known : 0, pull: known, isFirm: known >= enoughKnown };
 }

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter } from "@espalier/core";
+import { ByteReader, ByteWriter, type SampleSums } from "@espalier/core";
 import {
   type LearnedFetch,
   type LearnedTarget,
@@ -8,7 +8,6 @@ import {
   sumsOfFetch,
   sumsOfFit,
 } from "./learned-times.ts";
-import type { FitSums } from "./least-squares.ts";
 
 /** Most targets of a pool in a note, those with the largest differences first. */
 export const maxNotedTargets = 256;
@@ -111,7 +110,7 @@ function readTiers(reader: ByteReader) {
   });
 }
 
-function readFitSums(reader: ByteReader, weight: number): FitSums {
+function readFitSums(reader: ByteReader, weight: number): SampleSums {
   const matrix = new Float64Array(9);
   for (const place of upperPlaces) {
     const entry = reader.f64();

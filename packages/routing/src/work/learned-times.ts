@@ -1,4 +1,6 @@
-import type { FitSums } from "./least-squares.ts";
+import { type SampleSums, sumsOf } from "@espalier/core";
+import { speedOf } from "./merge-sums.ts";
+import { errorFloorMs, outlierBound } from "./sample-error.ts";
 
 /** Time to first token at any engine of a pool: a sum of three products. */
 export interface PrefillFit {
@@ -14,7 +16,7 @@ export interface LearnedTimes {
   /** The fit of its own samples, for routers that do not accept sums. */
   readonly fit: PrefillFit;
   /** Sums of those samples, each relative to its expected value. */
-  readonly sums: FitSums;
+  readonly sums: SampleSums;
   /** 0 if unknown. */
   readonly msPerOutputToken: number;
   /** Number of answers in this mean. */
@@ -32,7 +34,7 @@ export interface LearnedFetch {
   readonly tier: SlowTier;
   readonly msPerKilotoken: number;
   /** Sums of prompts, for this one coefficient. */
-  readonly sums: FitSums;
+  readonly sums: SampleSums;
   /** Time since the latest of them. */
   readonly ageMs: number;
 }
@@ -53,36 +55,28 @@ export function coldPromptMs({ msPerKilotoken, msPerMegapair }: PrefillFit, kilo
  * Sums of samples that agree with a fit, for routers that publish only the fit: a quarter of the weight each for four
  * cold prompts from 500 to 32,000 tokens.
  */
-export function sumsOfFit(fit: PrefillFit, weight: number): FitSums {
-  const matrix = new Float64Array(9);
-  const right = new Float64Array(3);
-  for (const kilotokens of reportedKilotokens) {
-    const ms = coldPromptMs(fit, kilotokens) + fit.fixedMs;
-    const scale = 1 / (ms + errorFloorMs);
-    const features = [kilotokens * scale, (kilotokens ** 2 / 2) * scale, scale];
-    const part = weight / reportedKilotokens.length;
-    for (let row = 0; row < 3; row++) {
-      right[row]! += part * features[row]! * ms * scale;
-      for (let column = 0; column < 3; column++) matrix[3 * row + column]! += part * features[row]! * features[column]!;
-    }
-  }
-  return { matrix, right, weight };
+export function sumsOfFit(fit: PrefillFit, weight: number): SampleSums {
+  return sumsOf(
+    reportedKilotokens.map((kilotokens) => {
+      const ms = coldPromptMs(fit, kilotokens) + fit.fixedMs;
+      const scale = 1 / (ms + errorFloorMs);
+      const features = [kilotokens * scale, (kilotokens ** 2 / 2) * scale, scale];
+      return { features, value: ms * scale, weight: weight / reportedKilotokens.length };
+    }),
+  );
 }
 
 /** The same for fetching: prompts that fetch some thousand tokens. */
-export function sumsOfFetch(msPerKilotoken: number, weight: number): FitSums {
+export function sumsOfFetch(msPerKilotoken: number, weight: number): SampleSums {
   const kilotokens = 4;
-  const ms = kilotokens * msPerKilotoken;
-  const feature = kilotokens / (ms + errorFloorMs);
-  return { matrix: [weight * feature ** 2], right: [weight * feature ** 2 * msPerKilotoken], weight };
+  const square = weight * (kilotokens / (kilotokens * msPerKilotoken + errorFloorMs)) ** 2;
+  return { matrix: [square], right: [square * msPerKilotoken], weight };
 }
 
-/** Errors of a sample are relative to its expected value plus this. */
-export const errorFloorMs = 10;
-/** A sample counts as off by at most this factor. */
-export const outlierBound = 3;
 /** The prior: an engine of 8,000 tokens per second. */
-export const believedFit: PrefillFit = { msPerKilotoken: 125, msPerMegapair: 1, fixedMs: 20 };
+const priorFit: PrefillFit = { msPerKilotoken: 125, msPerMegapair: 1, fixedMs: 20 };
+/** The same as coefficients. */
+export const priorScale = [priorFit.msPerKilotoken, priorFit.msPerMegapair, priorFit.fixedMs] as const;
 /** More samples count as this many. */
 export const maxSamples = 1_000;
 
@@ -126,7 +120,7 @@ function isPlausibleFetch({ tier, msPerKilotoken, sums, ageMs }: LearnedFetch): 
  * at most `outlierBound` times the expected one, relative to it: by the Cauchy-Schwarz inequality that bounds its sums
  * with the features. The total must also imply a speed that engines can have.
  */
-function areSumsOfSamples({ matrix, right, weight }: FitSums): boolean {
+function areSumsOfSamples({ matrix, right, weight }: SampleSums): boolean {
   const [a = Number.NaN, b = Number.NaN, c = Number.NaN, , d = Number.NaN, e = Number.NaN, , , f = Number.NaN] =
     Array.from(matrix);
   if (![a, b, c, d, e, f].every((entry) => isAmount(entry, maxSum))) return false;
@@ -138,9 +132,7 @@ function areSumsOfSamples({ matrix, right, weight }: FitSums): boolean {
     if (!isAmount(right[row]!, outlierBound * Math.sqrt((weight + leastWeight) * square) * (1 + rounding)))
       return false;
   }
-  const { msPerKilotoken: x, msPerMegapair: y, fixedMs: z } = believedFit;
-  const pull = a * x * x + d * y * y + f * z * z + 2 * (b * x * y + c * x * z + e * y * z);
-  const speedMs = ((x * right[0]! + y * right[1]! + z * right[2]!) / pull) * x;
+  const speedMs = speedOf({ matrix, right }, priorScale).speed * priorFit.msPerKilotoken;
   return speedMs >= leastReferenceMs && speedMs <= maxTermMs;
 }
 

@@ -1,37 +1,39 @@
-import { addSums, type FitSums } from "./least-squares.ts";
+import { addMoments, type Moments, type SampleSums } from "@espalier/core";
 
 /** The samples of one router. */
-export interface ReportedSums extends FitSums {
-  /** Share that age has left of them, 0 to 1. */
-  readonly left: number;
+export interface ReportedSums extends SampleSums {
+  /** Share that age leaves of them, 0 to 1. */
+  readonly ageWeight: number;
 }
 
-export interface MergedSums extends FitSums {
+export interface MergedSums extends SampleSums {
   /** Number of routers in it; those with old samples count for less. */
   readonly routers: number;
 }
 
 export interface MergeOptions {
   /** Coefficients relative to which the speeds of sums are compared. */
-  readonly yardstick: readonly number[];
+  readonly scale: readonly number[];
+  /** Whether the coefficient, if there is one, is a logarithm. */
+  readonly isLogarithm?: boolean;
   /** What this router has seen itself. */
-  readonly own: FitSums;
+  readonly own: SampleSums;
   /** With this many samples a router knows enough to judge others. */
   readonly enough: number;
-  /** Coefficients below this share of the yardstick's count as zero. */
+  /** Coefficients below this share of `scale` count as zero. */
   readonly negligible?: number;
   /** Samples that a router may count for in any case, if values are shares of the whole. */
   readonly leastCounted?: number;
 }
 
 /** One router's estimate of a number, for comparing routers. */
-export interface Word {
+interface Estimate {
   /** Logarithm of the number. */
   readonly log: number;
   /** Weight of the estimate. */
-  readonly pull: number;
+  readonly weight: number;
   /** Whether it has enough samples to judge others. */
-  readonly isFirm: boolean;
+  readonly isReliable: boolean;
 }
 
 /** A router that is off by this factor is an outlier: its engines or its clock differ. */
@@ -49,61 +51,62 @@ export function mergeSums(
   all: readonly ReportedSums[],
   options: MergeOptions,
 ): { readonly merged: MergedSums | undefined; readonly shares: readonly number[] } {
-  const { own, yardstick, leastCounted = 0 } = options;
-  const words = all.map((reported) => wordOf(reported, options));
-  const here = wordOf(own, options);
-  const shares = countedShares(words, here.isFirm ? here : undefined, leastCounted);
-  const size = yardstick.length;
+  const { own, scale, leastCounted = 0 } = options;
+  const estimates = all.map((reported) => estimateOf(reported, options));
+  const here = estimateOf(own, options);
+  const shares = countedShares(estimates, here.isReliable ? here : undefined, leastCounted);
+  const size = scale.length;
   const sum = { matrix: new Float64Array(size * size), right: new Float64Array(size), weight: 0, routers: 0 };
   for (const [at, reported] of all.entries()) {
-    const share = reported.left * shares[at]!;
+    const share = reported.ageWeight * shares[at]!;
     if (share === 0) continue;
-    addSums(sum, reported, share);
+    addMoments(sum, reported, share);
     sum.weight += share * reported.weight;
-    sum.routers += reported.left;
+    sum.routers += reported.ageWeight;
   }
   return { merged: sum.weight > 0 ? sum : undefined, shares };
 }
 
 /**
  * How much of each router's estimate counts, 0 to 1. Outliers count nothing: those far from this router's own estimate,
- * or from the median while the own one is not firm. All routers count equally in the median, since weights are
+ * or from the median while the own one is not reliable. All routers count equally in the median, since weights are
  * self-reported. For the same reason no router counts for much more than the median.
  *
- * @param own undefined while it is not firm
+ * @param own undefined while it is not reliable
  * @param leastCounted samples that an estimate may count for in any case, for a fit whose values are shares of the
  * whole
  */
-export function countedShares(words: readonly Word[], own: Word | undefined, leastCounted = 0): readonly number[] {
-  const known = words.filter(({ pull }) => pull > 0);
-  const firm = known.filter(({ isFirm }) => isFirm);
-  const usual = own?.log ?? lowerMedian((firm.length > 0 ? firm : known).map(({ log }) => log));
-  const isUsual = ({ log, pull }: Word): boolean => pull > 0 && Math.abs(log - usual) <= Math.log(oddFactor);
-  const pulls = words.filter(isUsual).map(({ pull }) => pull);
+function countedShares(estimates: readonly Estimate[], own: Estimate | undefined, leastCounted = 0): readonly number[] {
+  const known = estimates.filter(({ weight }) => weight > 0);
+  const reliable = known.filter(({ isReliable }) => isReliable);
+  const usual = own?.log ?? lowerMedian((reliable.length > 0 ? reliable : known).map(({ log }) => log));
+  const isUsual = ({ log, weight }: Estimate): boolean => weight > 0 && Math.abs(log - usual) <= Math.log(oddFactor);
+  const weights = estimates.filter(isUsual).map(({ weight }) => weight);
   const most = Math.max(
-    maxCounted * lowerMedian(own ? [...pulls, own.pull] : pulls),
+    maxCounted * lowerMedian(own ? [...weights, own.weight] : weights),
     leastCounted * Math.exp(-2 * usual),
   );
-  return words.map((word) => (isUsual(word) ? Math.min(1, most / word.pull) : 0));
+  return estimates.map((estimate) => (isUsual(estimate) ? Math.min(1, most / estimate.weight) : 0));
 }
 
-function wordOf(sums: FitSums, { yardstick, enough, negligible = 0 }: MergeOptions): Word {
-  const { pull, speed } = compare(sums, yardstick);
-  return { log: Math.log(Math.max(0, speed) + negligible), pull, isFirm: sums.weight >= enough && pull > 0 };
+function estimateOf(sums: SampleSums, { scale, enough, negligible = 0, isLogarithm }: MergeOptions): Estimate {
+  const { weight, speed } = speedOf(sums, scale);
+  const log = isLogarithm ? (weight > 0 ? speed : 0) : Math.log(Math.max(0, speed) + negligible);
+  return { log, weight, isReliable: sums.weight >= enough && weight > 0 };
 }
 
-/** Speed of engines relative to the yardstick: the least-squares fit of that one number, and its weight. */
-export function compare({ matrix, right }: FitSums, yardstick: readonly number[]): { speed: number; pull: number } {
-  const size = yardstick.length;
-  let pull = 0;
+/** Speed of engines relative to `scale`: the least-squares fit of that one number, and the weight of this fit. */
+export function speedOf({ matrix, right }: Moments, scale: readonly number[]): { speed: number; weight: number } {
+  const size = scale.length;
+  let weight = 0;
   let sum = 0;
   for (let row = 0; row < size; row++) {
-    sum += yardstick[row]! * right[row]!;
+    sum += scale[row]! * right[row]!;
     for (let column = 0; column < size; column++) {
-      pull += yardstick[row]! * yardstick[column]! * matrix[row * size + column]!;
+      weight += scale[row]! * scale[column]! * matrix[row * size + column]!;
     }
   }
-  return { pull, speed: sum / pull };
+  return { weight, speed: sum / weight };
 }
 
 function lowerMedian(values: readonly number[]): number {

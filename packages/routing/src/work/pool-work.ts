@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/core";
+import { type Clock, copyOfSums } from "@espalier/core";
 import { pullSetupMs } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/shared-tree";
 import type { RoutingTarget } from "../routing-target.ts";
@@ -7,12 +7,12 @@ import { AnswerPace } from "./answer-pace.ts";
 import { BatchLimits } from "./batch-limits.ts";
 import { BusyShare } from "./busy-share.ts";
 import { DecisionSnapshot, PoolTimes } from "./decision-snapshot.ts";
-import { FetchRates, usualFetch } from "./fetch-rates.ts";
+import { FetchRates, priorFetch } from "./fetch-rates.ts";
 import { FleetSums } from "./fleet-sums.ts";
 import type { LearnedFetch, LearnedTimes } from "./learned-times.ts";
 import { slowTiers } from "./learned-times.ts";
-import { copyOf } from "./least-squares.ts";
-import { PrefillRates, type PrefillSample, type PromptPart, type RatedTarget, SharedSteps } from "./prefill-rates.ts";
+import { PrefillRates, type PrefillSample, type PromptPart, type RatedTarget } from "./prefill-rates.ts";
+import { SharedSteps } from "./shared-steps.ts";
 
 /** Times of the engines of one pool, learned from this router's own requests and from those of other routers. */
 export class PoolWork {
@@ -51,7 +51,7 @@ export class PoolWork {
     const answers = this.pace.sums.weight;
     return {
       fit: this.rates.ownFit,
-      sums: copyOf(this.rates.sums),
+      sums: copyOfSums(this.rates.sums),
       msPerOutputToken: answers > 0 ? this.pace.sums.right[0]! / answers : 0,
       answers,
       ageMs: this.fleet.ownAgeMs,
@@ -89,17 +89,17 @@ export class PoolWork {
     const setupMs = fetched.peer > 0 ? pullSetupMs : 0;
     const computeMs = this.times.firstTokenMs(target, sample) + setupMs;
     const atMs = this.#clock.nowMs();
-    this.fetches.observe(target, { fetched, elapsedMs, computeMs, atMs }, this.times.fetchBelief);
+    this.fetches.observe(target, { fetched, elapsedMs, computeMs, atMs }, this.times.fetchPrior);
   }
 
   #learnedFetches(): readonly LearnedFetch[] {
     // Own samples only: peers add their own.
-    const belief = usualFetch(this.rates.ownFit.msPerKilotoken / 1e3);
+    const prior = priorFetch(this.rates.ownFit.msPerKilotoken / 1e3);
     return slowTiers.flatMap((tier) => {
-      const own = this.fetches.own(tier, belief);
+      const own = this.fetches.own(tier, prior);
       if (!own) return [];
       const { msPerKilotoken, sums, learnedMs } = own;
-      return [{ tier, msPerKilotoken, sums: copyOf(sums), ageMs: this.#clock.nowMs() - learnedMs }];
+      return [{ tier, msPerKilotoken, sums: copyOfSums(sums), ageMs: this.#clock.nowMs() - learnedMs }];
     });
   }
 
@@ -168,7 +168,7 @@ export class PromptWork {
       return;
     }
     pool.steps.computed(target, sample, isLast);
-    if (!part.fetched) pool.fleet.learns();
+    if (!part.fetched) pool.fleet.learned();
   }
 
   /** The pull that belongs to the prompt brought what it should: its time teaches how long pulls take. */

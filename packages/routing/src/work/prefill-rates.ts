@@ -1,7 +1,8 @@
+import { DecayedRegression, type Moments, type PeerSamples, type SampleSums } from "@espalier/core";
 import type { FleetSums } from "./fleet-sums.ts";
-import { believedFit, errorFloorMs, type FetchedTokens, outlierBound, type PrefillFit } from "./learned-times.ts";
-import { addSums, type FitSums, NonNegativeFit } from "./least-squares.ts";
-import { compare } from "./merge-sums.ts";
+import { type FetchedTokens, type PrefillFit, priorScale } from "./learned-times.ts";
+import { speedOf } from "./merge-sums.ts";
+import { boundError, errorFloorMs } from "./sample-error.ts";
 
 /** The work of a prompt for a target's engine. */
 export interface PromptPart {
@@ -56,7 +57,7 @@ const nothingKnown: RatedDifference = { log: 0, known: 0 };
  */
 export class PrefillRates {
   readonly #fleet: FleetSums | undefined;
-  #own = fitOf(1);
+  #own = new PrefillRegression(1);
   /** The first samples, until there are `startSamples`. */
   #first: PrefillSample[] | undefined = [];
   readonly #ratios: (TargetRatio | undefined)[] = [];
@@ -94,7 +95,7 @@ export class PrefillRates {
   }
 
   /** Sums of own samples: old and uncertain ones count for less. */
-  get sums(): FitSums {
+  get sums(): SampleSums {
     return this.#own.sums;
   }
 
@@ -115,7 +116,8 @@ export class PrefillRates {
 
   /** A target's times relative to those of the pool; 1 unless a difference is known. */
   factorOf(target: RatedTarget): number {
-    return factorOfLog(this.#logOf(target));
+    const log = this.#logOf(target);
+    return Math.abs(log) > likeness ? Math.exp(log) : 1;
   }
 
   /** Milliseconds of computing, without the overhead of a first token. */
@@ -130,29 +132,28 @@ export class PrefillRates {
     if (!(sample.elapsedMs >= 0 && sample.elapsedMs + tokens + pairs < Number.POSITIVE_INFINITY)) return;
     this.#samples++;
     if (this.#first) this.#begin(this.#first, sample);
-    else this.#goOn(target, sample);
+    else this.#continue(target, sample);
   }
 
   /** Includes what others have published so far. */
-  get #fit(): NonNegativeFit {
+  get #fit(): PrefillRegression {
     const fleet = this.#fleet;
-    if (fleet && fleet.version !== this.#seenVersion) this.#hear(fleet);
+    if (fleet && fleet.version !== this.#seenVersion) this.#include(fleet);
     return this.#own;
   }
 
-  #hear(fleet: FleetSums): void {
+  #include(fleet: FleetSums): void {
     this.#seenVersion = fleet.version;
-    const others = fleet.merged?.prefill;
-    const { own, reported } = fleet.left;
+    const others = fleet.peerSamples("prefill");
     // Until this router has own samples, the others' speed scales the prior.
-    if (others && this.#samples === 0) this.#own = fitOf(this.#reportedScale);
-    this.#own.include(others && scaled(others, reported), own);
+    if (others && this.#samples === 0) this.#own = new PrefillRegression(this.#reportedScale);
+    this.#own.include(others);
   }
 
   /** By what factor the prior is off, according to others. */
   get #reportedScale(): number {
     const others = this.#fleet?.merged?.prefill;
-    return others ? Math.max(leastScale, compare(others, yardstick).speed) : 1;
+    return others ? Math.max(leastScale, speedOf(others, priorScale).speed) : 1;
   }
 
   /**
@@ -162,12 +163,10 @@ export class PrefillRates {
   #logOf({ index, key }: RatedTarget): number {
     const ratio = this.#ratios[index];
     const { log, known } = ratio?.key === key ? ratio : nothingKnown;
-    const reported = this.#fleet?.merged?.differences.get(key);
-    if (!reported) return log;
-    const left = this.#fleet!.left;
-    return (
-      (left.own * log + left.reported * reported.log) / Math.max(1, left.own * known + left.reported * reported.known)
-    );
+    const others = this.#fleet?.merged?.differences.get(key);
+    if (!others) return log;
+    const { own, reported } = this.#fleet!.ageWeights;
+    return (own * log + reported * others.log) / Math.max(1, own * known + reported * others.known);
   }
 
   /**
@@ -177,30 +176,28 @@ export class PrefillRates {
    */
   #begin(first: PrefillSample[], sample: PrefillSample): void {
     first.push(sample);
-    const believed = fitOf(1);
-    const ratios = [this.#reportedScale, ...first.map((one) => ratioOf(one, believed, 1))].sort(
+    const assumed = new PrefillRegression(1);
+    const ratios = [this.#reportedScale, ...first.map((one) => one.elapsedMs / assumed.expectedMs(one))].sort(
       (one, other) => one - other,
     );
-    const fit = fitOf(Math.max(leastScale, ratios[Math.floor((ratios.length - 1) / 2)]!));
+    this.#own = new PrefillRegression(Math.max(leastScale, ratios[Math.floor((ratios.length - 1) / 2)]!));
     // The values to compare with must not change on the way.
-    const parts = first.map((one) => ({ one, expectedMs: expectedMsOf(one, fit) }));
-    for (const { one, expectedMs } of parts) learn(fit, one, { expectedMs, ratio: one.elapsedMs / expectedMs });
-    this.#own = fit;
-    if (this.#fleet) this.#hear(this.#fleet);
+    const expected = first.map((one) => this.#own.expectedMs(one));
+    for (const [at, one] of first.entries()) this.#own.learn(one, expected[at]!);
+    if (this.#fleet) this.#include(this.#fleet);
     if (first.length === startSamples) this.#first = undefined;
   }
 
-  #goOn(target: RatedTarget, sample: PrefillSample): void {
+  #continue(target: RatedTarget, sample: PrefillSample): void {
     // Reports of peers age with each own sample.
-    if (this.#fleet?.merged) this.#hear(this.#fleet);
-    const fit = this.#own;
+    if (this.#fleet?.merged) this.#include(this.#fleet);
     const factor = this.factorOf(target);
-    const ratio = ratioOf(sample, fit, factor);
-    learn(fit, sample, { expectedMs: expectedMsOf(sample, fit), ratio }, this.#fleet?.routers);
-    if (!sample.hasWaited) this.#noteRatio(target, Math.log(ratio * factor));
+    const expectedMs = this.#own.expectedMs(sample);
+    this.#own.learn(sample, expectedMs, { factor, elsewhere: this.#fleet?.routers ?? 0 });
+    if (!sample.hasWaited) this.#learnRatio(target, Math.log(sample.elapsedMs / expectedMs));
   }
 
-  #noteRatio({ index, key }: RatedTarget, log: number): void {
+  #learnRatio({ index, key }: RatedTarget, log: number): void {
     if (index >= maxRatedTargets) return;
     let known = this.#ratios[index];
     if (known?.key !== key) {
@@ -215,9 +212,74 @@ export class PrefillRates {
   }
 }
 
-/** A target's time relative to others: 1 unless it differs by more than chance. */
-function factorOfLog(log: number): number {
-  return Math.abs(log) > likeness ? Math.exp(log) : 1;
+/** The fit of a pool's prefill times: by `featuresOf`, relative to the expected time. */
+class PrefillRegression {
+  readonly #regression: DecayedRegression;
+  readonly #assumed: readonly number[];
+  #others: PeerSamples | undefined;
+
+  /** @param scale by what factor the prior is off */
+  constructor(scale: number) {
+    this.#assumed = priorScale.map((one) => scale * one);
+    this.#regression = new DecayedRegression(this.#assumed, memory, { first: 1, kept: memory, least: leastPrior });
+  }
+
+  /** Of own samples. */
+  get sums(): SampleSums {
+    return this.#regression;
+  }
+
+  get coefficients(): Float64Array {
+    return this.#regression.coefficients;
+  }
+
+  /** The coefficients without the samples of others. */
+  alone(): Float64Array {
+    const own = this.coefficients.slice();
+    return this.#others ? this.#solve(undefined, own) : own;
+  }
+
+  expectedMs(sample: PromptStep): number {
+    return Math.max(1, this.#regression.value(featuresOf(sample)));
+  }
+
+  /** Includes the samples of others from now on. */
+  include(others: PeerSamples | undefined): void {
+    this.#others = others;
+    this.#solve(others);
+  }
+
+  /**
+   * @param expectedMs at a target of factor 1
+   * @param elsewhere samples that others add for each one added here
+   */
+  learn(sample: PrefillSample, expectedMs: number, { factor = 1, elsewhere = 0 } = {}): void {
+    const { ratio, weight: trust } = boundError(sample.elapsedMs / (factor * expectedMs));
+    // Errors are relative to the whole: a few milliseconds do not matter for a long prompt.
+    const scale = 1 / (expectedMs + errorFloorMs);
+    const [tokens, pairs, one] = featuresOf(sample);
+    const features = [tokens * scale, pairs * scale, one * scale];
+    const weight = trust * (sample.hasWaited ? waitedWeight : 1);
+    this.#regression.add({ features, value: ratio * expectedMs * scale, weight }, elsewhere);
+    this.#regression.weakenPrior((1 + elsewhere) * weight);
+    this.#solve(this.#others);
+  }
+
+  #solve(others: PeerSamples | undefined, coefficients?: Float64Array): Float64Array {
+    const prior = priorOf(this.#assumed, this.#regression.priorWeight(others));
+    return this.#regression.solve(prior, others, coefficients);
+  }
+}
+
+/** Samples of each product alone that took the assumed time. */
+function priorOf(assumed: readonly number[], weight: number): Moments {
+  const matrix = new Float64Array(9);
+  const right = new Float64Array(3);
+  for (let at = 0; at < 3; at++) {
+    matrix[4 * at] = (priorWeights[at]! * weight) / assumed[at]! ** 2;
+    right[at] = (priorWeights[at]! * weight) / assumed[at]!;
+  }
+  return { matrix, right };
 }
 
 /** Targets with a higher index count as equal to their pool. */
@@ -228,15 +290,14 @@ export const maxRatedTargets = 4_096;
  * times the prior. With a weight of 1 they would not get there in hundreds of prompts, and a prompt of 100,000 tokens
  * would be estimated at half its time.
  */
-const beliefFirmness = [1, 0.03, 0.1] as const;
-const yardstick = [believedFit.msPerKilotoken, believedFit.msPerMegapair, believedFit.fixedMs] as const;
+const priorWeights = [1, 0.03, 0.1] as const;
+/** This much of them always stays: samples that are all alike leave a fit undetermined. */
+const leastPrior = 0.001;
 const startSamples = 16;
 /** No engine is faster than a thousand times the prior. */
 const leastScale = 0.001;
 /** After 500 more samples a sample counts by a third. */
 const memory = 0.998;
-/** Logarithm up to which an error is taken for chance; beyond it samples pull no harder (Huber's loss). */
-const usualError = 0.25;
 const waitedWeight = 0.2;
 /** A lasting difference below this (e^0.2: 22 %) is taken for chance: equal engines must look equal. */
 const likeness = 0.2;
@@ -249,44 +310,6 @@ function asFit(coefficients: Float64Array): PrefillFit {
   return { msPerKilotoken: msPerKilotoken!, msPerMegapair: msPerMegapair!, fixedMs: fixedMs! };
 }
 
-function scaled(sums: FitSums, share: number): FitSums {
-  if (share === 1) return sums;
-  const to = { matrix: new Float64Array(9), right: new Float64Array(3) };
-  addSums(to, sums, share);
-  return { ...to, weight: share * sums.weight };
-}
-
-function fitOf(scale: number): NonNegativeFit {
-  const { msPerKilotoken, msPerMegapair, fixedMs } = believedFit;
-  const belief = [scale * msPerKilotoken, scale * msPerMegapair, scale * fixedMs] as const;
-  return new NonNegativeFit(belief, beliefFirmness, memory);
-}
-
-function expectedMsOf(sample: PrefillSample, fit: NonNegativeFit): number {
-  return Math.max(1, fit.value(...featuresOf(sample)));
-}
-
-/** How far a sample is off. */
-function ratioOf(sample: PrefillSample, fit: NonNegativeFit, factor: number): number {
-  return sample.elapsedMs / (factor * expectedMsOf(sample, fit));
-}
-
-/** @param ratio time of the sample relative to its expected time at the target */
-function learn(
-  fit: NonNegativeFit,
-  sample: PrefillSample,
-  { expectedMs, ratio }: { readonly expectedMs: number; readonly ratio: number },
-  elsewhere = 0,
-): void {
-  const bounded = Math.min(outlierBound, Math.max(1 / outlierBound, ratio));
-  // Errors are relative to the whole: a few milliseconds do not matter for a long prompt.
-  const scale = 1 / (expectedMs + errorFloorMs);
-  const [one, two, three] = featuresOf(sample);
-  const trust = Math.min(1, usualError / Math.abs(Math.log(bounded)));
-  const weight = trust * (sample.hasWaited ? waitedWeight : 1);
-  fit.add([one * scale, two * scale, three * scale], bounded * expectedMs * scale, weight, elsewhere);
-}
-
 /** The factors of a fit's three products: thousand tokens, million pairs, and one. */
 export function featuresOf({ uncachedTokens, matchedTokens, sameStep = [] }: PromptStep): [number, number, number] {
   let tokens = 0;
@@ -297,57 +320,3 @@ export function featuresOf({ uncachedTokens, matchedTokens, sameStep = [] }: Pro
   }
   return [tokens / 1e3, pairs / 1e6, 1];
 }
-
-/** Learns from first tokens. */
-interface StepLearner {
-  observe(target: RatedTarget, sample: PrefillSample): void;
-}
-
-interface Held {
-  readonly target: RatedTarget;
-  readonly sample: PrefillSample;
-  readonly sameStep: PromptPart[];
-}
-
-/**
- * Engines compute several short prompts in one step. The first of their first tokens then seems to have taken all of
- * the time, and the others none, so they form one sample. Therefore a sample waits for the target's next one, unless
- * the target has no other prompt.
- */
-export class SharedSteps {
-  readonly #learner: StepLearner;
-  readonly #held: (Held | undefined)[] = [];
-
-  constructor(learner: StepLearner) {
-    this.#learner = learner;
-  }
-
-  /**
-   * A first token arrived.
-   *
-   * @param isLast whether the target has no other prompt
-   */
-  computed(target: RatedTarget, sample: PrefillSample, isLast: boolean): void {
-    const held = this.#held[target.index];
-    if (held?.target.key === target.key && sample.hasWaited && sample.elapsedMs < sameStepMs) {
-      if (held.sameStep.length < maxPromptsPerStep) held.sameStep.push(sample);
-    } else {
-      this.#learn(target.index);
-      this.#held[target.index] = { target, sample, sameStep: [] };
-    }
-    if (isLast) this.#learn(target.index);
-  }
-
-  #learn(index: number): void {
-    const held = this.#held[index];
-    if (!held) return;
-    this.#held[index] = undefined;
-    const { target, sample, sameStep } = held;
-    this.#learner.observe(target, { ...sample, sameStep });
-  }
-}
-
-/** First tokens of one step arrive within this time; steps take longer. */
-const sameStepMs = 3;
-/** Bound of further prompts of one step that count with the first. */
-export const maxPromptsPerStep = 256;

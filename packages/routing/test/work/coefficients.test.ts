@@ -10,7 +10,7 @@ import {
   type TransferSums,
 } from "../../src/disaggregation/index.ts";
 import { AnswerPace } from "../../src/work/answer-pace.ts";
-import { FetchRates, usualFetch } from "../../src/work/fetch-rates.ts";
+import { FetchRates, priorFetch } from "../../src/work/fetch-rates.ts";
 import { type LearnedTimes, slowTiers } from "../../src/work/learned-times.ts";
 import { PoolWork } from "../../src/work/pool-work.ts";
 import { PrefillRates, type PromptPart } from "../../src/work/prefill-rates.ts";
@@ -90,7 +90,7 @@ function prefillNumbers(rates: PrefillRates): readonly number[] {
 
 /** Milliseconds for a thousand tokens of each tier; engine 3 is four times as slow. */
 const tierTruth = { cpu: 6, disk: 70, external: 25, peer: 12 };
-const belief = usualFetch(0.08);
+const belief = priorFetch(0.08);
 
 function teachFetches(rates: FetchRates, stream: Stream, seed: number): void {
   for (const { at, random, factor } of samplesOf(stream, seed)) {
@@ -201,7 +201,7 @@ function report(routers: number, { time, here }: Fleet): void {
   for (const [router, times] of reports.entries()) {
     const ageMs = (routers - router) * 45_000;
     const fetches = times.fetches.map((fetch) => ({ ...fetch, ageMs: fetch.ageMs + ageMs }));
-    here.fleet.tell(`router-${router}`, { ...times, ageMs: times.ageMs + ageMs, fetches });
+    here.fleet.receive(`router-${router}`, { ...times, ageMs: times.ageMs + ageMs, fetches });
   }
 }
 
@@ -209,7 +209,7 @@ function teachPool(work: PoolWork, stream: Stream, seed: number): void {
   teachPrefill(work.rates, stream, seed);
   teachFetches(work.fetches, stream, seed + 1);
   teachAnswers(work.pace, stream, seed + 2);
-  if (stream.count > 0) work.fleet.learns();
+  if (stream.count > 0) work.fleet.learned();
 }
 
 function merged(routers: number, own: number): Lines {

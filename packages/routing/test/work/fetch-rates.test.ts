@@ -1,13 +1,13 @@
 import { createSeededRandom, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
-import { FetchRates, maxFetchTargets, usualFetch } from "../../src/work/fetch-rates.ts";
+import { FetchRates, maxFetchTargets, priorFetch } from "../../src/work/fetch-rates.ts";
 import type { SlowTier } from "../../src/work/learned-times.ts";
 import { targetOf } from "./synthetic-engine.ts";
 
 const seeds = [1, 2, 3, 4, 5, 6];
 const nothing = { cpu: 0, disk: 0, external: 0, peer: 0 };
 /** Engines that compute a thousand tokens in 80 ms: of CPU memory 20 ms are believed, of a disk 60, of a pool 40. */
-const belief = usualFetch(0.08);
+const belief = priorFetch(0.08);
 
 interface Lesson {
   readonly random: Random;
@@ -41,7 +41,7 @@ const factorOf = (rates: FetchRates, target = targetOf(0), tier: SlowTier = "cpu
 test("before the first sample nothing is known of any tier; what is believed are the usual credits", () => {
   const rates = new FetchRates();
   expect(belief).toEqual({ cpu: 20, disk: 60, external: 40, peer: 20 });
-  expect(usualFetch(0)).toEqual({ cpu: 0.25, disk: 0.75, external: 0.5, peer: 0.25 });
+  expect(priorFetch(0)).toEqual({ cpu: 0.25, disk: 0.75, external: 0.5, peer: 0.25 });
   for (const tier of ["cpu", "disk", "external", "peer"] as const) expect(rates.own(tier, belief)).toBeUndefined();
   expect(rates.msPerKilotoken(targetOf(0), "cpu", belief)).toBeNaN();
 });

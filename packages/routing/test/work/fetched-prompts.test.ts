@@ -140,7 +140,7 @@ test("a router that joins expects of tiers what the others have learned, before 
 test("what is seen here goes over what others say, when they are four times off or told it long ago", () => {
   const work = newPool();
   const tell = (msPerKilotoken: number): boolean =>
-    work.fleet.tell("other", {
+    work.fleet.receive("other", {
       ...{ ...work.learned, ageMs: 0 },
       fetches: [{ tier: "cpu", msPerKilotoken, sums: sumsOfFetch(msPerKilotoken, 40), ageMs: 0 }],
     });

@@ -63,7 +63,7 @@ function learn(work: PoolWork, count: number, by = 1): void {
   for (let at = 0; at < count; at++) {
     const truth = { ...usualEngine, msPerToken: by * usualEngine.msPerToken };
     work.rates.observe(targetOf(0), measured(truth, anyPrompt(random), random));
-    work.fleet.learns();
+    work.fleet.learned();
   }
 }
 
@@ -124,7 +124,7 @@ describe("what is told", () => {
   test("is told again each minute as long as something is being learned", () => {
     const work = learning.workOf("llama");
     teach(work.rates, 400, { random });
-    work.fleet.learns();
+    work.fleet.learned();
     time.advance(publishMs);
     for (let second = 0; second < 180; second++) {
       if (second % 2 === 0) learn(work, 1);
@@ -181,8 +181,8 @@ describe("what is heard", () => {
   test("is as old as it was when it was written, and has lain since", () => {
     const work = learning.workOf("llama");
     channel.hear("times/llama", writeTimesNote({ ...timesOf(), ageMs: 400_000 }), "other", 200_000);
-    work.fleet.learns();
-    expect(work.fleet.left.reported).toBeCloseTo(0.5, 9);
+    work.fleet.learned();
+    expect(work.fleet.ageWeights.reported).toBeCloseTo(0.5, 9);
   });
 
   test("is left out and counted where it cannot be so, or cannot be read", () => {

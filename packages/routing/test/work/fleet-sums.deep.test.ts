@@ -1,16 +1,15 @@
-import { createSeededRandom, type Random } from "@espalier/core";
+import { createSeededRandom, DecayedRegression, type Random, type SampleSums } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
 import { FleetSums, learningHalfLifeMs, maxReportingRouters, type OwnSamples } from "../../src/work/fleet-sums.ts";
 import { type LearnedTimes, sumsOfFetch, sumsOfFit } from "../../src/work/learned-times.ts";
-import { type FitSums, NonNegativeFit } from "../../src/work/least-squares.ts";
 import { maxCounted } from "../../src/work/merge-sums.ts";
 import { PoolWork } from "../../src/work/pool-work.ts";
 import { anyPrompt, measured, targetOf, usualEngine } from "./synthetic-engine.ts";
 
 let time: VirtualTime;
 let fleet: FleetSums;
-const nothing: FitSums = { matrix: [0, 0, 0, 0, 0, 0, 0, 0, 0], right: [0, 0, 0], weight: 0 };
+const nothing: SampleSums = { matrix: [0, 0, 0, 0, 0, 0, 0, 0, 0], right: [0, 0, 0], weight: 0 };
 const seenNothing: OwnSamples = {
   prefill: () => nothing,
   answers: () => nothing,
@@ -31,25 +30,26 @@ const timesOf = (change: Partial<LearnedTimes> = {}, by = 1, samples = 100): Lea
 });
 
 /** Milliseconds that a prompt of so many thousand tokens takes by a fit of these sums alone. */
-function msOf(sums: FitSums | undefined, kilotokens = 4): number {
-  const fit = new NonNegativeFit([60, 1.5, 12], [1e-9, 1e-9, 1e-9], 0.998);
-  fit.include(sums, 1);
-  return fit.value(kilotokens, kilotokens ** 2 / 2, 1);
+function msOf(sums: SampleSums | undefined, kilotokens = 4): number {
+  const fit = new DecayedRegression([60, 1.5, 12], 0.998);
+  const noPrior = { matrix: new Float64Array(9), right: new Float64Array(3) };
+  if (sums) fit.solve(noPrior, { sums, own: 1, reported: 1 });
+  return fit.value([kilotokens, kilotokens ** 2 / 2, 1]);
 }
 
 const prefillMs = (): number => msOf(fleet.merged?.prefill);
 
 test("is nothing as long as nobody has told anything, nor when somebody told that it knows nothing", () => {
   expect(fleet.merged).toBeUndefined();
-  expect(fleet.tell("a", timesOf({ sums: nothing }))).toBe(true);
+  expect(fleet.receive("a", timesOf({ sums: nothing }))).toBe(true);
   expect([fleet.merged, fleet.routers]).toEqual([undefined, 0]);
 });
 
 test("of one router is what it told; of several their sums", () => {
-  fleet.tell("a", timesOf({ targets: [{ key: "t", log: 0.6, known: 1 }] }));
+  fleet.receive("a", timesOf({ targets: [{ key: "t", log: 0.6, known: 1 }] }));
   expect(fleet.merged!.prefill!.matrix).toEqual(timesOf().sums.matrix);
   expect(fleet.merged?.differences.get("t")).toEqual({ log: 0.6, known: 1 });
-  fleet.tell("b", timesOf({ answers: 80 }, 1.1, 60));
+  fleet.receive("b", timesOf({ answers: 80 }, 1.1, 60));
   const { prefill, answers } = fleet.merged!;
   expect(prefill!.weight).toBeCloseTo(160, 9);
   for (const at of [0, 1, 2]) {
@@ -60,28 +60,28 @@ test("of one router is what it told; of several their sums", () => {
 });
 
 test("a router that tells again, in this epoch or a later one, takes the place of what it told", () => {
-  fleet.tell("a", timesOf({}, 1, 300));
-  fleet.tell("a", timesOf({}, 2, 5));
+  fleet.receive("a", timesOf({}, 1, 300));
+  fleet.receive("a", timesOf({}, 2, 5));
   expect(fleet.merged!.prefill!.weight).toBeCloseTo(5, 9);
   expect(prefillMs() / msOf(timesOf({}, 2, 5).sums)).toBeCloseTo(1, 6);
 });
 
 test("what is old counts for less, by half in ten minutes, beside what is newer elsewhere and here", () => {
-  fleet.tell("a", timesOf({ ageMs: learningHalfLifeMs }));
-  fleet.tell("b", timesOf());
+  fleet.receive("a", timesOf({ ageMs: learningHalfLifeMs }));
+  fleet.receive("b", timesOf());
   expect(fleet.merged!.prefill!.weight).toBeCloseTo(150, 9);
   expect(fleet.routers).toBeCloseTo(1.5, 9);
-  expect(fleet.left).toEqual({ own: 0, reported: 1 });
-  fleet.learns();
-  expect(fleet.left).toEqual({ own: 1, reported: 1 });
+  expect(fleet.ageWeights).toEqual({ own: 0, reported: 1 });
+  fleet.learned();
+  expect(fleet.ageWeights).toEqual({ own: 1, reported: 1 });
   time.advance(learningHalfLifeMs);
-  fleet.learns();
-  expect(fleet.left.reported).toBeCloseTo(0.5, 9);
+  fleet.learned();
+  expect(fleet.ageWeights.reported).toBeCloseTo(0.5, 9);
   expect(fleet.routers).toBeCloseTo(0.75, 9);
-  fleet.tell("b", timesOf());
+  fleet.receive("b", timesOf());
   time.advance(learningHalfLifeMs);
-  fleet.tell("b", timesOf());
-  expect(fleet.left.own).toBeCloseTo(0.5, 9);
+  fleet.receive("b", timesOf());
+  expect(fleet.ageWeights.own).toBeCloseTo(0.5, 9);
 });
 
 describe.each([1, 2, 3, 4, 5])("whatever routers tell, seed %i,", (seed) => {
@@ -98,22 +98,22 @@ describe.each([1, 2, 3, 4, 5])("whatever routers tell, seed %i,", (seed) => {
       return timesOf(change, 0.6 + 0.9 * random.float(), 1 + random.integer(500));
     };
     const latest = new Map(Array.from({ length: 6 }, (_, at) => [`router-${at}`, anyTimes()]));
-    for (const [router, times] of latest) fleet.tell(router, times);
+    for (const [router, times] of latest) fleet.receive(router, times);
     const other = new FleetSums(time.clock, seenNothing);
     for (let at = 0; at < 40; at++) {
       const router = `router-${random.integer(6)}`;
-      other.tell(router, random.integer(2) === 0 ? latest.get(router)! : anyTimes());
+      other.receive(router, random.integer(2) === 0 ? latest.get(router)! : anyTimes());
       // Whether anybody looks meanwhile makes no difference either.
       if (random.integer(3) === 0) expect(other.merged).toBeDefined();
     }
-    for (const [router, times] of [...latest].sort(() => random.float() - 0.5)) other.tell(router, times);
+    for (const [router, times] of [...latest].sort(() => random.float() - 0.5)) other.receive(router, times);
     expect(other.merged).toEqual(fleet.merged);
   });
 
   test("no router of eight that lies about anything makes of what the others say more than twice, or less than half", () => {
     const random = createSeededRandom(seed);
     const honest = Array.from({ length: 7 }, () => timesOf({}, 0.95 + 0.1 * random.float(), 50 + random.integer(30)));
-    for (const [at, times] of honest.entries()) fleet.tell(`router-${at}`, times);
+    for (const [at, times] of honest.entries()) fleet.receive(`router-${at}`, times);
     const before = [0.5, 4, 30].map((kilotokens) => msOf(fleet.merged!.prefill, kilotokens));
     let taken = 0;
     for (let round = 0; round < 400; round++) {
@@ -127,7 +127,7 @@ describe.each([1, 2, 3, 4, 5])("whatever routers tell, seed %i,", (seed) => {
         const right = Array.from(sums.right, (one) => one * strength);
         Object.assign(times, { sums: { ...times.sums, right } });
       }
-      if (fleet.tell("liar", times)) taken++;
+      if (fleet.receive("liar", times)) taken++;
       for (const [at, kilotokens] of [0.5, 4, 30].entries()) {
         const ratio = msOf(fleet.merged!.prefill, kilotokens) / before[at]!;
         expect(ratio, `seed ${seed}, round ${round}: ${kilotokens} thousand tokens, a lie of ${lie}`).toBeLessThan(2);
@@ -153,10 +153,10 @@ describe("N routers know together what one knows that sees everything", () => {
       for (const work of [one, many[by]!]) {
         work.rates.observe(target, taken);
         work.pace.observe(11, 150 + random.integer(100));
-        work.fleet.learns();
+        work.fleet.learned();
       }
       const { learned } = many[by]!;
-      for (const [to, work] of many.entries()) if (to !== by) work.fleet.tell(`router-${by}`, learned);
+      for (const [to, work] of many.entries()) if (to !== by) work.fleet.receive(`router-${by}`, learned);
     }
     return { one, many };
   }
@@ -219,44 +219,44 @@ describe("what cannot be so is left out", () => {
     ["a target that is more than known", { targets: [{ key: "t", log: 0, known: 1.1 }] }],
     ["a target without a number", { targets: [{ key: "t", log: Number.NaN, known: 1 }] }],
   ])("%s", (_, wrong) => {
-    fleet.tell("a", timesOf());
+    fleet.receive("a", timesOf());
     const before = fleet.merged;
-    expect(fleet.tell("b", timesOf(wrong))).toBe(false);
-    expect(fleet.tell("a", timesOf(wrong))).toBe(false);
+    expect(fleet.receive("b", timesOf(wrong))).toBe(false);
+    expect(fleet.receive("a", timesOf(wrong))).toBe(false);
     expect(fleet.merged).toBe(before);
   });
 
   test("so is one that is four times off what most say, though it could be", () => {
-    fleet.tell("a", timesOf());
-    fleet.tell("b", timesOf({}, 1.1, 120));
+    fleet.receive("a", timesOf());
+    fleet.receive("b", timesOf({}, 1.1, 120));
     const before = prefillMs();
     for (const by of [4.7, 0.2, 50]) {
-      fleet.tell("c", timesOf({}, by, 1_000));
+      fleet.receive("c", timesOf({}, by, 1_000));
       expect(prefillMs()).toBeCloseTo(before, 9);
       expect(fleet.routers).toBe(2);
     }
-    fleet.tell("c", timesOf({}, 1.5, 150));
+    fleet.receive("c", timesOf({}, 1.5, 150));
     expect(fleet.routers).toBe(3);
   });
 
   test("what this router has seen itself outranks what all others say", () => {
     const own = sumsOfFit(fitBy(1), 8);
     const seeing = new FleetSums(time.clock, { ...seenNothing, prefill: () => own });
-    seeing.tell("a", timesOf({}, 5));
-    seeing.tell("b", timesOf({}, 5));
-    seeing.tell("c", timesOf({}, 3));
+    seeing.receive("a", timesOf({}, 5));
+    seeing.receive("b", timesOf({}, 5));
+    seeing.receive("c", timesOf({}, 3));
     expect(seeing.routers).toBe(1);
     // One sample less, and it is not sure of that.
     const unsure = new FleetSums(time.clock, { ...seenNothing, prefill: () => sumsOfFit(fitBy(1), 7) });
-    for (const [at, by] of [5, 5, 3].entries()) unsure.tell(`${at}`, timesOf({}, by));
+    for (const [at, by] of [5, 5, 3].entries()) unsure.receive(`${at}`, timesOf({}, by));
     expect(unsure.routers).toBe(3);
   });
 });
 
 test("no router counts for more than twice the median, or 64 samples if that is more", () => {
   const countedOf = (claimed: number, usual: number): number => {
-    for (const router of ["a", "b", "c"]) fleet.tell(router, timesOf({}, 1, usual));
-    fleet.tell("d", timesOf({}, 1, claimed));
+    for (const router of ["a", "b", "c"]) fleet.receive(router, timesOf({}, 1, usual));
+    fleet.receive("d", timesOf({}, 1, claimed));
     return fleet.merged!.prefill!.weight - 3 * usual;
   };
   expect(countedOf(maxCounted * 100, 100)).toBeCloseTo(200, 6);
@@ -268,16 +268,16 @@ test("no router counts for more than twice the median, or 64 samples if that is 
 
 test("routers beyond the bound take the place of those whose knowledge is oldest", () => {
   for (let at = 0; at < maxReportingRouters; at++)
-    fleet.tell(`router-${at}`, timesOf({ ageMs: at === 7 ? 60_000 : 0 }, 1, 10));
+    fleet.receive(`router-${at}`, timesOf({ ageMs: at === 7 ? 60_000 : 0 }, 1, 10));
   expect(fleet.routers).toBeGreaterThan(maxReportingRouters - 1);
   expect(fleet.routers).toBeLessThan(maxReportingRouters);
-  fleet.tell("one-more", timesOf({}, 1, 10));
+  fleet.receive("one-more", timesOf({}, 1, 10));
   expect(fleet.routers).toBeCloseTo(maxReportingRouters, 9);
 });
 
 describe("a target's difference", () => {
   const tell = (router: string, log: number, known = 1) =>
-    fleet.tell(router, timesOf({ targets: [{ key: "t", log: known * log, known }] }));
+    fleet.receive(router, timesOf({ targets: [{ key: "t", log: known * log, known }] }));
   const differs = (): number => {
     const { log, known } = fleet.merged!.differences.get("t")!;
     return log / known;
@@ -308,23 +308,23 @@ describe("what fetching from a tier takes", () => {
   };
 
   test("is the fit of the samples of those that know", () => {
-    fleet.tell("a", timesOf());
+    fleet.receive("a", timesOf());
     expect(reported()).toBeUndefined();
-    fleet.tell("b", timesOf({ fetches: fetchOf(10) }));
+    fleet.receive("b", timesOf({ fetches: fetchOf(10) }));
     expect(reported()).toBeCloseTo(10, 9);
-    fleet.tell("c", timesOf({ fetches: fetchOf(12, 100, learningHalfLifeMs) }));
+    fleet.receive("c", timesOf({ fetches: fetchOf(12, 100, learningHalfLifeMs) }));
     expect(reported()).toBeGreaterThan(10.3);
     expect(reported()).toBeLessThan(10.7);
     expect(fleet.merged?.fetches.has("disk")).toBe(false);
   });
 
   test("of a router that is four times off what most say is left out; next to nothing is like nothing", () => {
-    fleet.tell("a", timesOf({ fetches: fetchOf(10) }));
-    fleet.tell("b", timesOf({ fetches: fetchOf(12) }));
+    fleet.receive("a", timesOf({ fetches: fetchOf(10) }));
+    fleet.receive("b", timesOf({ fetches: fetchOf(12) }));
     const before = reported()!;
-    fleet.tell("c", timesOf({ fetches: fetchOf(70, 150) }));
+    fleet.receive("c", timesOf({ fetches: fetchOf(70, 150) }));
     expect(reported()).toBeCloseTo(before, 9);
-    for (const [at, router] of ["a", "b", "c"].entries()) fleet.tell(router, timesOf({ fetches: fetchOf(at / 10) }));
+    for (const [at, router] of ["a", "b", "c"].entries()) fleet.receive(router, timesOf({ fetches: fetchOf(at / 10) }));
     expect(reported()).toBeLessThan(0.2);
   });
 
@@ -335,7 +335,7 @@ describe("what fetching from a tier takes", () => {
     ["an age before now", { ageMs: -1 }],
     ["a tier that there is none of", { tier: "tape" as "cpu" }],
   ])("cannot be so with %s", (_, wrong) => {
-    expect(fleet.tell("a", timesOf({ fetches: [{ ...fetchOf(10)[0]!, ...wrong }] }))).toBe(false);
+    expect(fleet.receive("a", timesOf({ fetches: [{ ...fetchOf(10)[0]!, ...wrong }] }))).toBe(false);
     expect(fleet.merged).toBeUndefined();
   });
 });

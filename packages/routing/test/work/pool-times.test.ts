@@ -33,12 +33,12 @@ function seeMore(work: PoolWork, rounds: number, truthOf: (index: number) => Eng
     for (let index = 0; index < 4; index++) {
       time.advance(50);
       work.rates.observe(targetOf(index), measured(truthOf(index), anyPrompt(random), random));
-      work.fleet.learns();
+      work.fleet.learned();
     }
   }
 }
 
-const tell = (to: PoolWork, from: PoolWork, router = "other") => to.fleet.tell(router, from.learned);
+const tell = (to: PoolWork, from: PoolWork, router = "other") => to.fleet.receive(router, from.learned);
 
 describe("a router alone", () => {
   test("expects what it has learned itself, to the last bit", () => {

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { maxPromptsPerStep, PrefillRates, SharedSteps } from "../../src/work/prefill-rates.ts";
+import { PrefillRates } from "../../src/work/prefill-rates.ts";
+import { maxPromptsPerStep, SharedSteps } from "../../src/work/shared-steps.ts";
 
 const target = { index: 0, key: "engine-a" };
 const msPerToken = 0.05;

@@ -90,17 +90,16 @@ export class DecayedRegression implements SampleSums {
 
   /** Samples replace the prior. */
   weakenPrior(samples = 1): void {
-    const { kept, least } = this.#prior;
-    this.#priorWeight = Math.max(kept === this.#memory ? 0 : least, this.#priorWeight * kept ** samples);
+    this.#priorWeight = Math.max(this.#prior.least, this.#priorWeight * this.#prior.kept ** samples);
   }
 
   /** Remaining weight of the prior. Samples of peers replace it like own ones. */
   priorWeight(peers?: PeerSamples): number {
     if (!peers) return this.#priorWeight;
     const { kept, least } = this.#prior;
-    const weight = peers.reported * peers.sums.weight;
-    if (kept === this.#memory) return this.#priorWeight * Math.max(least, 1 - (1 - kept) * weight);
-    return Math.max(least, this.#priorWeight * kept ** weight);
+    // So many samples in a row weigh that much at the end.
+    const left = Math.max(0, 1 - (1 - this.#memory) * peers.reported * peers.sums.weight);
+    return Math.max(least, this.#priorWeight * kept ** (Math.log(left) / Math.log(this.#memory)));
   }
 
   /** The expected value. */
@@ -200,7 +199,7 @@ function solveLine({ matrix, right }: MutableMoments, coefficients: Float64Array
   const slope = Math.max(0, (a! * second! - b! * first!) / determinant);
   const base = (first! - slope * b!) / a!;
   coefficients[0] = Math.max(0, base);
-  coefficients[1] = slope;
+  coefficients[1] = base < 0 ? second! / d! : slope;
   return true;
 }
 

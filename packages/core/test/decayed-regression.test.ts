@@ -151,6 +151,18 @@ test("a feature that no sample has counts for nothing", () => {
   expect([...fit.solve(sumsOf([{ features: [0, 0], value: 0, weight: 1 }]))]).toEqual([3, 0]);
 });
 
+test("a line that would begin below zero is the best of those that begin at zero", () => {
+  const line = new DecayedRegression([1, 1], 0.9);
+  const samples = [2, 4, 9, 12].map((x) => ({ features: [1, x], value: Math.max(0, x - 3), weight: 1 }));
+  for (const sample of samples) line.add(sample);
+  const [base, slope] = line.solve({ matrix: [0, 0, 0, 0], right: [0, 0] });
+  const weightOf = (at: number): number => 0.9 ** (3 - at);
+  const sumOf = (of: (x: number, y: number) => number): number =>
+    samples.reduce((sum, { features, value }, at) => sum + weightOf(at) * of(features[1]!, value), 0);
+  expect(base).toBe(0);
+  expect(slope).toBeCloseTo(sumOf((x, y) => x * y) / sumOf((x) => x * x), 12);
+});
+
 describe("samples of peers", () => {
   const memory = 0.97;
   const decay = { first: 1, kept: 0.9, least: 0.02 };
@@ -164,6 +176,18 @@ describe("samples of peers", () => {
   };
   const alike = (count: number): ThreeSample[] =>
     samplesOf(createSeededRandom(count), [1, 2, 3], count).map((one) => ({ ...one, weight: 1 }));
+
+  test.each([1, 7, 30])("weaken the prior and count in the solution like %i of its own", (count) => {
+    const own = learned(alike(count));
+    const joiner = new DecayedRegression(belief, memory, decay);
+    const peers = { sums: copyOfSums(own), own: 1, reported: 1 };
+    expect(joiner.priorWeight(peers)).toBeCloseTo(own.priorWeight(), 12);
+    const [found, expected] = [
+      joiner.solve(priorOf(joiner.priorWeight(peers)), peers),
+      own.solve(priorOf(own.priorWeight())),
+    ];
+    for (const at of [0, 1, 2]) expect(found[at]).toBeCloseTo(expected[at]!, 4);
+  });
 
   test("never take the prior away, however many they are, nor do own ones", () => {
     const many = learned(alike(400));

@@ -195,7 +195,7 @@ function learn(own: DecayedRegression, part: FetchPart, elsewhere = 0): void {
   const expectedMs = Math.max(1, restMs + fetchMs);
   const { ratio, weight } = boundError(elapsedMs / expectedMs);
   const foundMs = fetchMs + (ratio - 1) * expectedMs * shareOfFetched;
-  own.add({ features: [kilotokens * scale], value: foundMs * scale, weight: weight * share }, elsewhere / weight);
+  own.add({ features: [kilotokens * scale], value: foundMs * scale, weight: weight * share }, elsewhere);
 }
 
 /** Targets with a higher index count as equal to their pool. */

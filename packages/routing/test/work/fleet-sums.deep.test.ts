@@ -1,6 +1,7 @@
 import { createSeededRandom, DecayedRegression, type Random, type SampleSums } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
+import { priorFetch } from "../../src/work/fetch-rates.ts";
 import { FleetSums, learningHalfLifeMs, maxReportingRouters, type OwnSamples } from "../../src/work/fleet-sums.ts";
 import { type LearnedTimes, sumsOfFetch, sumsOfFit } from "../../src/work/learned-times.ts";
 import { maxCounted } from "../../src/work/merge-sums.ts";
@@ -150,9 +151,13 @@ describe("N routers know together what one knows that sees everything", () => {
       const sample = measured(usualEngine, anyPrompt(random), random);
       const taken = { ...sample, elapsedMs: slow * sample.elapsedMs };
       const by = random.integer(routers);
+      const elapsedMs = 20 + 120 * (random.integer(4) === 0 ? 3 : 0.6 + 0.8 * random.float());
+      const fetched = { cpu: 4_000, disk: 0, external: 0, peer: 0 };
+      const fetch = { fetched, elapsedMs, computeMs: 20, atMs: time.clock.nowMs() };
       for (const work of [one, many[by]!]) {
         work.rates.observe(target, taken);
         work.pace.observe(11, 150 + random.integer(100));
+        work.fetches.observe(target, fetch, priorFetch(0.08));
         work.fleet.learned();
       }
       const { learned } = many[by]!;
@@ -183,6 +188,9 @@ describe("N routers know together what one knows that sees everything", () => {
     const answers = many.reduce((sum, work) => sum + work.pace.sums.weight, 0);
     expect(answers / one.pace.sums.weight).toBeGreaterThan(0.8);
     expect(answers / one.pace.sums.weight).toBeLessThan(1.3);
+    const fetches = many.reduce((sum, work) => sum + work.fetches.sums("cpu").weight, 0);
+    expect(fetches / one.fetches.sums("cpu").weight).toBeGreaterThan(0.9);
+    expect(fetches / one.fetches.sums("cpu").weight).toBeLessThan(1.1);
   });
 });
 

@@ -1,5 +1,5 @@
 import type { PrefixIndex } from "@espalier/prefix-index";
-import type { SharedTier } from "@espalier/routing";
+import type { SharedTier } from "@espalier/shared-tree";
 import type { SimFleet } from "@espalier/simulator";
 
 type RouterView = NonNullable<SimFleet["routerNodes"][number]["router"]>["view"];

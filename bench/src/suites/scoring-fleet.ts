@@ -85,7 +85,7 @@ export function createScoringFleet({ promptTokens, targets: count, prompts, othe
     placements,
     recent: createRecentPrompts(),
     meters: createCacheMeters(silentMeter),
-    feedConfidenceOf: () => "complete",
+    feedQualityOf: () => "complete",
     placementTtlMs,
     placementTokens: 1_000_000,
     onPlaced: () => {},

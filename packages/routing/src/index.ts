@@ -43,15 +43,7 @@ export {
   withoutTransferHeaders,
 } from "./disaggregation/index.ts";
 export { dryRunTraffic, explainingPolicy, explainSelection } from "./explain-selection.ts";
-export type { FeedOutput, FeedStatus } from "./feed-host.ts";
-export {
-  createLocalHost,
-  createLocalOutput,
-  type EventReading,
-  type FeedHost,
-  type FeedTarget,
-  type HostedFeed,
-} from "./feed-host.ts";
+export { createLoadPublisher, gaugeOf, type LoadPublisher } from "./load-publisher.ts";
 export { ColdPrompt, type ColdPromptParts } from "./memory/cold-prompt.ts";
 export { MemoryWatch } from "./memory/memory-watch.ts";
 export { createFleetRoles } from "./pairs/fleet-roles.ts";
@@ -72,11 +64,9 @@ export type { PrefixEvidence } from "./prefix/prefix-knowledge.ts";
 export {
   createLocalPlacements,
   createPrefixKnowledge,
-  type FeedConfidence,
   type KnowledgeOptions,
   maxKnownTargets,
   type Placement,
-  type PlacementWriter,
   type PrefixKnowledge,
   type PrefixStore,
 } from "./prefix/prefix-knowledge.ts";
@@ -119,8 +109,6 @@ export {
   dryRunSessions,
   type SessionBindings,
 } from "./session-bindings.ts";
-export { createLoadPublisher, gaugeOf } from "./shared/load-publisher.ts";
-export { createSharedTier, createTargetIndices, type SharedTier } from "./shared/shared-tier.ts";
 export { expectedOutputTokens } from "./work/answer-pace.ts";
 export { createFleetLearning, type FleetLearning } from "./work/fleet-learning.ts";
 export { PoolWork } from "./work/pool-work.ts";

@@ -19,7 +19,7 @@ const features: RequestFeatures = {
 const none = { tried: new Set<string>() };
 
 function rigOf(name: PolicyName, count = 4) {
-  const { knowledge, announce, time } = knowledgeRig({ confidence: "complete" });
+  const { knowledge, announce, time } = knowledgeRig({ quality: "complete" });
   const targets = Array.from({ length: count }, (_, at) => scriptedTarget(at, `e${at}`));
   const selector = createTargetSelector({ random: createSeededRandom(5), knowledge });
   const policy = createPolicy(name);
@@ -104,12 +104,12 @@ describe("the evidence of a target", () => {
     time.advance(250);
     knowledge.match(prompt);
     expect(knowledge.evidence(target.index)).toEqual({
-      confidence: "complete",
+      quality: "complete",
       factBlocks: { gpu: 4, cpu: 2, disk: 0, external: 1 },
       pools: [],
       placement: { blocks: 6, confirmedBlocks: 0, ageMs: 250, by: 0 },
     });
-    const unknown = { confidence: "complete", factBlocks: nothing, pools: [], placement: null };
+    const unknown = { quality: "complete", factBlocks: nothing, pools: [], placement: null };
     expect(knowledge.evidence(other.index)).toEqual(unknown);
     knowledge.match(promptOf(tokensOf("b", 160)));
     expect(knowledge.evidence(target.index)).toMatchObject({ factBlocks: nothing, placement: null });
@@ -121,11 +121,11 @@ describe("the evidence of a target", () => {
   });
 
   test("is told whatever it is worth, and not of targets that nothing is kept of", () => {
-    const { knowledge, announce, target } = knowledgeRig({ confidence: "void" });
+    const { knowledge, announce, target } = knowledgeRig({ quality: "void" });
     const prompt = promptOf(tokensOf("a", 160));
     announce(prompt, 0, 4);
     knowledge.match(prompt);
-    expect(knowledge.evidence(target.index)).toMatchObject({ confidence: "void", factBlocks: { gpu: 4 } });
+    expect(knowledge.evidence(target.index)).toMatchObject({ quality: "void", factBlocks: { gpu: 4 } });
     expect(knowledge.evidence(scriptedTarget(4_096, "beyond").index)).toBeUndefined();
   });
 });

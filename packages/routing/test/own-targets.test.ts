@@ -21,7 +21,7 @@ function seenBy({
   isMeeting?: boolean;
   linkDelayMs?: number;
 }) {
-  const { knowledge } = knowledgeRig({ confidence: "complete" });
+  const { knowledge } = knowledgeRig({ quality: "complete" });
   const none = new Float64Array(4);
   const load = {
     ...{

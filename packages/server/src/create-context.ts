@@ -173,7 +173,7 @@ export function createContext(
       maxRejected: () => Math.min(rejectedConnections, descriptors.rejected),
       max: () => Math.min(live.current.limits.maxConnections, descriptors.clients),
     }),
-    memory: watchMemory({ config: config.admission, clock, index, feedConfidenceOf: prefix.feedConfidenceOf }),
+    memory: watchMemory({ config: config.admission, clock, index, feedQualityOf: prefix.feedQualityOf }),
     metrics: createRequestMetrics(meter),
     decisions: createDecisionFeed({ scheduler, seed: config.prefix.seed }),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),

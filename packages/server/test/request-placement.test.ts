@@ -1,6 +1,7 @@
 import { EspalierError } from "@espalier/core";
 import { createPolicy, type PolicyName } from "@espalier/policies";
-import type { FeedConfidence, PoolWork } from "@espalier/routing";
+import type { PoolWork } from "@espalier/routing";
+import type { FeedQuality } from "@espalier/shared-tree";
 import { describe, expect, test } from "vitest";
 import {
   answer,
@@ -191,13 +192,13 @@ describe("an attempt that fails", () => {
 // A refusal that is passed on to the client has a body like any answer. Its first byte was taken for the end of the
 // prefill, so engines were thought to hold prompts that they had never computed.
 describe("a refusal that the client gets leaves nothing behind", () => {
-  const confidences: readonly FeedConfidence[] = ["none", "partial", "complete"];
+  const qualities: readonly FeedQuality[] = ["none", "partial", "complete"];
   const statuses = [400, 413, 429, 500, 503];
 
-  test.each(confidences.flatMap((confidence) => statuses.map((status) => ({ confidence, status }))))(
-    "status $status of an engine whose feed is $confidence",
-    async ({ confidence, status }) => {
-      const rig = await exchangeRig({ confidence });
+  test.each(qualities.flatMap((quality) => statuses.map((status) => ({ quality, status }))))(
+    "status $status of an engine whose feed is $quality",
+    async ({ quality, status }) => {
+      const rig = await exchangeRig({ quality });
       const exchange = rig.exchange();
       const upstream = begin(exchange);
       answer(exchange, upstream, { status });
@@ -206,7 +207,7 @@ describe("a refusal that the client gets leaves nothing behind", () => {
   );
 
   test("also when it was worth another engine, and there is none", async () => {
-    const rig = await exchangeRig({ confidence: "complete" });
+    const rig = await exchangeRig({ quality: "complete" });
     const exchange = rig.exchange({ targets: [rig.target("a")] });
     const upstream = begin(exchange);
     fail(exchange, upstream, { kind: "status", status: 503 });
@@ -242,7 +243,7 @@ describe("what the answer tells", () => {
   });
 
   test("where events come, the guess ends two seconds after the first byte, or ten after the dispatch", async () => {
-    const rig = await exchangeRig({ confidence: "complete" });
+    const rig = await exchangeRig({ quality: "complete" });
     const exchange = rig.exchange();
     const upstream = begin(exchange);
     rig.time.advance(9_000);

@@ -6,17 +6,30 @@
 
 export { type BatchMark, epochId } from "./facts/engine-epoch.ts";
 export { createTargetSlots, type TargetSlots } from "./facts/target-slots.ts";
+export type { FeedRole } from "./feeds/decide-role.ts";
 export type { FeedQuality } from "./feeds/feed-claim.ts";
+export {
+  createLocalHost,
+  createLocalOutput,
+  type EventReading,
+  type FeedHost,
+  type FeedOutput,
+  type FeedStatus,
+  type FeedTarget,
+  type HostedFeed,
+} from "./feeds/feed-host.ts";
 export type { FeedReader } from "./feeds/feed-reader.ts";
 export { createFeedReaderMeters } from "./feeds/feed-writer.ts";
+export { Ownership } from "./feeds/ownership.ts";
+
 export type { LoadGauge } from "./load/load-frame.ts";
 export type { LoadPlane } from "./load/load-plane.ts";
 export type { SharedLoad } from "./load/load-sums.ts";
 export { type Note, type NoteChannel, NotePlane } from "./notes/note-plane.ts";
-export type { FeedRole } from "./ownership/decide-role.ts";
-export { joinedBackend, Ownership } from "./ownership/ownership.ts";
 export type { Bindings } from "./placements/bindings.ts";
-export type { PlacementLog } from "./placements/placement-log.ts";
+
 export type { Registry } from "./registry/registry.ts";
 export { createReplica, type Replica } from "./replica/replica.ts";
+
+export { createSharedTier, createTargetIndices, type PlacementWriter, type SharedTier } from "./shared-tier.ts";
 export { UsagePlane } from "./usage/usage-plane.ts";

@@ -1,6 +1,6 @@
 import type { Clock, TargetIndex } from "@espalier/core";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
-import type { FeedConfidence } from "../prefix/prefix-knowledge.ts";
+import type { FeedQuality } from "@espalier/shared-tree";
 import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
 import { type PromptUse, RecentUses } from "./recent-uses.ts";
 
@@ -14,7 +14,7 @@ interface MemoryWatchOptions {
   readonly clock: Clock;
   /** What targets have announced of their blocks. */
   readonly index: Pick<PrefixIndex, "factBlockCount" | "findByLow">;
-  readonly feedConfidenceOf: (target: TargetIndex) => FeedConfidence;
+  readonly feedQualityOf: (target: TargetIndex) => FeedQuality;
 }
 
 /** A prompt that was idle for longer is not expected to continue. */
@@ -70,7 +70,7 @@ export class MemoryWatch {
     const { blockSize, blockCount } = signals;
     const held = this.#options.index.factBlockCount(index, tier.gpu);
     const wanted = held + tokens / blockSize - blockCount;
-    if (!(wanted > 0) || this.#options.feedConfidenceOf(index) !== "complete") return 0;
+    if (!(wanted > 0) || this.#options.feedQualityOf(index) !== "complete") return 0;
     this.#count();
     this.#dropLost(index);
     // Blocks that are not remembered were used before all remembered ones.

@@ -7,16 +7,11 @@ import {
   type TierName,
   tierNames,
 } from "@espalier/prefix-index";
+import type { FeedQuality, PlacementWriter } from "@espalier/shared-tree";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { CacheMeters } from "./cache-meters.ts";
 import type { PromptBlocks, RecentPrompts } from "./prompt-blocks.ts";
 import { createMatchWriter, type KnownPool, noPools, type PoolReach } from "./write-match.ts";
-
-/**
- * How reliable a target's feed is. `complete`: it covers everything that the target holds. `partial`: its facts are
- * true, but the target may hold more. `void`: its facts may be outdated. `none`: there is no feed.
- */
-export type FeedConfidence = "complete" | "partial" | "void" | "none";
 
 /** What the router knows (facts, from events) and predicts (placements) about its targets' caches. */
 export interface PrefixKnowledge {
@@ -64,15 +59,6 @@ export interface Placement {
   answered(cachedTokens: number | undefined): void;
 }
 
-/** Where placements go: to this router's index, and to other routers if there are any. */
-export interface PlacementWriter {
-  place(target: TargetIndex, prompt: PromptBlocks, ttlMs: number): void;
-  /** The engine itself reported that it holds the prompt. */
-  confirm(target: TargetIndex, prompt: PromptBlocks, ttlMs: number): void;
-  /** The engine does not hold the prompt's blocks from `fromBlock` on. */
-  refute(target: TargetIndex, prompt: PromptBlocks, fromBlock: number): void;
-}
-
 /** Facts and placements, as decisions read them. */
 export interface PrefixStore extends Pick<PrefixIndex, "match" | "forgetTarget"> {
   readonly placements: Pick<PrefixIndex["placements"], "blockCount" | "setCapacity" | "clear">;
@@ -84,7 +70,7 @@ export interface KnowledgeOptions {
   readonly placements: PlacementWriter;
   readonly recent: RecentPrompts;
   readonly meters: CacheMeters;
-  readonly feedConfidenceOf: (target: TargetIndex) => FeedConfidence;
+  readonly feedQualityOf: (target: TargetIndex) => FeedQuality;
   /** Pools whose blocks count for the targets that can fetch them; none by default. */
   readonly pools?: PoolReach;
   /** TTL of a placement that no events will confirm. */
@@ -108,9 +94,9 @@ const factsDueMs = { fromDispatch: 10_000, fromFirstToken: 2_000 } as const;
  * Writes placements to `placements` and reads facts and placements from `index`, where those placements must arrive.
  */
 export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledge {
-  const { clock, index, feedConfidenceOf, pools = noPools } = options;
+  const { clock, index, feedQualityOf, pools = noPools } = options;
   const matches = createPrefixMatches(maxKnownTargets);
-  const write = createMatchWriter(matches, pools, feedConfidenceOf);
+  const write = createMatchWriter(matches, pools, feedQualityOf);
   const waiting = new Set<PlacedPrompt>();
   const placing: PlacedPromptOptions = { ...options, waiting };
   return {
@@ -121,14 +107,14 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
     describe(target, prompt, candidates, at) {
       const number = target.index;
       if (number >= maxKnownTargets) return;
-      const confidence = feedConfidenceOf(number);
+      const quality = feedQualityOf(number);
       candidates.heldTokens[at] =
-        heldBlocks(index, number, prompt.from === "bytes" ? "none" : confidence) * prompt.blockSize;
-      write(target, prompt, confidence, candidates, at);
+        heldBlocks(index, number, prompt.from === "bytes" ? "none" : quality) * prompt.blockSize;
+      write(target, prompt, quality, candidates, at);
     },
     evidence: (target) =>
       target < maxKnownTargets
-        ? prefixEvidence(matches, target, { pools: pools.poolsOf(target), feedConfidenceOf })
+        ? prefixEvidence(matches, target, { pools: pools.poolsOf(target), feedQualityOf })
         : undefined,
     place(
       target,
@@ -155,8 +141,8 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
  * The placed blocks of a target. NaN with a complete feed: by its facts a full cache always looks full and that of a
  * slow target looks empty, which would attract the next prompts.
  */
-function heldBlocks(index: PrefixStore, target: TargetIndex, confidence: FeedConfidence): number {
-  return confidence === "complete" ? Number.NaN : index.placements.blockCount(target);
+function heldBlocks(index: PrefixStore, target: TargetIndex, quality: FeedQuality): number {
+  return quality === "complete" ? Number.NaN : index.placements.blockCount(target);
 }
 
 interface PredictedParts extends Pick<MatchContext, "pooledTokens"> {
@@ -199,7 +185,7 @@ class PlacedPrompt implements Placement {
     }
     this.#place(options.placementTtlMs);
     // Without a feed there are no floating blocks to attach.
-    if (prompt.from === "bytes" || options.feedConfidenceOf(target.index) === "none") return;
+    if (prompt.from === "bytes" || options.feedQualityOf(target.index) === "none") return;
     options.recent.add(prompt);
     options.onPlaced(target.index);
   }
@@ -240,7 +226,7 @@ class PlacedPrompt implements Placement {
 
   /** Whether the feed covers the prompt's blocks. */
   get #hasFacts(): boolean {
-    return this.#prompt.from !== "bytes" && this.#options.feedConfidenceOf(this.#target) === "complete";
+    return this.#prompt.from !== "bytes" && this.#options.feedQualityOf(this.#target) === "complete";
   }
 
   #place(ttlMs: number): void {
@@ -265,10 +251,10 @@ export function createLocalPlacements(index: PrefixIndex, clock: Clock): Placeme
   };
 }
 
-/** Facts and placements of a prompt at one target as the index has them: in blocks, before confidence is applied. */
+/** Facts and placements of a prompt at one target as the index has them: in blocks, before quality is applied. */
 export interface PrefixEvidence {
   /** Confidence of the feed. Facts of a `void` or `none` feed are ignored. */
-  readonly confidence: FeedConfidence;
+  readonly quality: FeedQuality;
   /** Leading blocks that the engine has announced, each in its fastest tier. */
   readonly factBlocks: Readonly<Record<TierName, number>>;
   /** Blocks in pools that the target can fetch from. */
@@ -279,15 +265,15 @@ export interface PrefixEvidence {
 
 export interface PoolEvidence {
   readonly pool: string;
-  readonly confidence: FeedConfidence;
+  readonly quality: FeedQuality;
   /** Leading blocks of the prompt, in any tier of the pool. */
   readonly blocks: number;
 }
 
-/** The pools in a target's reach, and the confidence of feeds. */
+/** The pools in a target's reach, and the quality of feeds. */
 interface EvidenceSources {
   readonly pools: readonly KnownPool[];
-  readonly feedConfidenceOf: (target: TargetIndex) => FeedConfidence;
+  readonly feedQualityOf: (target: TargetIndex) => FeedQuality;
 }
 
 export interface PlacementEvidence {
@@ -303,7 +289,7 @@ export interface PlacementEvidence {
 function prefixEvidence(
   matches: PrefixMatches,
   target: TargetIndex,
-  { pools, feedConfidenceOf }: EvidenceSources,
+  { pools, feedQualityOf }: EvidenceSources,
 ): PrefixEvidence {
   const gpu = matches.gpuBlocks[target]!;
   const blocksIn = (name: TierName, inTier: number): [TierName, number] => [
@@ -313,11 +299,11 @@ function prefixEvidence(
   ];
   const blocks = matches.placedBlocks[target]!;
   return {
-    confidence: feedConfidenceOf(target),
+    quality: feedQualityOf(target),
     factBlocks: Object.fromEntries(tierNames.map(blocksIn)) as Record<TierName, number>,
     pools: pools.map(({ name, index }) => ({
       pool: name,
-      confidence: feedConfidenceOf(index),
+      quality: feedQualityOf(index),
       blocks: matches.factBlocks[index]!,
     })),
     placement:

@@ -1,20 +1,20 @@
 import type { TargetIndex } from "@espalier/core";
 import type { CandidateSet } from "@espalier/policies";
 import type { PrefixMatches } from "@espalier/prefix-index";
+import type { FeedQuality } from "@espalier/shared-tree";
 import type { RoutingTarget } from "../routing-target.ts";
-import type { FeedConfidence } from "./prefix-knowledge.ts";
 import type { PromptBlocks } from "./prompt-blocks.ts";
 
 /**
  * Writes how many tokens of the last prompt looked up a target has itself, by tier, and can fetch beyond them from
  * pools. Runs for every candidate of every request, so it allocates nothing.
  *
- * @param confidence of the target's feed
+ * @param quality of the target's feed
  */
 type MatchWriter = (
   target: RoutingTarget,
   prompt: PromptBlocks,
-  confidence: FeedConfidence,
+  quality: FeedQuality,
   candidates: CandidateSet,
   at: number,
 ) => void;
@@ -23,16 +23,16 @@ type MatchWriter = (
 export function createMatchWriter(
   matches: PrefixMatches,
   reach: PoolReach,
-  feedConfidenceOf: (target: TargetIndex) => FeedConfidence,
+  feedQualityOf: (target: TargetIndex) => FeedQuality,
 ): MatchWriter {
-  return (target, prompt, confidence, candidates, at) => {
+  return (target, prompt, quality, candidates, at) => {
     const isListed = matches.isListed[target.index] === 1;
-    const held = isListed ? writeOwn(matches, target, prompt, confidence, candidates, at) : 0;
+    const held = isListed ? writeOwn(matches, target, prompt, quality, candidates, at) : 0;
     const lendable = matches.cpuBlocks[target.index]!;
-    if (lendable > 0 && isBelieved(confidence)) candidates.lendableTokens[at] = usableOf(lendable, target, prompt);
+    if (lendable > 0 && isBelieved(quality)) candidates.lendableTokens[at] = usableOf(lendable, target, prompt);
     const pools = reach.poolsOf(target.index);
     if (pools.length === 0) return;
-    const pooledBlocks = deepestPool(matches, pools, feedConfidenceOf);
+    const pooledBlocks = deepestPool(matches, pools, feedQualityOf);
     if (pooledBlocks === 0) return;
     const pooled = Math.max(0, usableOf(pooledBlocks, target, prompt) - held);
     candidates.matchedExternalTokens[at]! += pooled;
@@ -40,19 +40,19 @@ export function createMatchWriter(
   };
 }
 
-const isBelieved = (confidence: FeedConfidence): boolean => confidence === "complete" || confidence === "partial";
+const isBelieved = (quality: FeedQuality): boolean => quality === "complete" || quality === "partial";
 
 /** Writes what a target has itself. @returns how many tokens of the prompt that is */
 function writeOwn(
   matches: PrefixMatches,
   target: RoutingTarget,
   prompt: PromptBlocks,
-  confidence: FeedConfidence,
+  quality: FeedQuality,
   candidates: CandidateSet,
   at: number,
 ): number {
   const number = target.index;
-  const trusted = isBelieved(confidence);
+  const trusted = isBelieved(quality);
   const facts = trusted ? matches.gpuBlocks[number]! : 0;
   const placed = matches.placedBlocks[number]!;
   let held = usableOf(Math.max(facts, placed), target, prompt);
@@ -77,13 +77,13 @@ function writeOwn(
 function deepestPool(
   matches: PrefixMatches,
   pools: readonly KnownPool[],
-  feedConfidenceOf: (target: TargetIndex) => FeedConfidence,
+  feedQualityOf: (target: TargetIndex) => FeedQuality,
 ): number {
   let deepest = 0;
   for (let place = 0; place < pools.length; place++) {
     const { index } = pools[place]!;
     const blocks = matches.factBlocks[index]!;
-    if (blocks > deepest && isBelieved(feedConfidenceOf(index))) deepest = blocks;
+    if (blocks > deepest && isBelieved(feedQualityOf(index))) deepest = blocks;
   }
   return deepest;
 }

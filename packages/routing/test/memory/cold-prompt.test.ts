@@ -13,8 +13,8 @@ const coldBlocks = coldTokens / blockSize + 1;
 
 /** Engines of 300 blocks; the first so many of them are full of what somebody waits with. */
 function rigOf(full: number, count = 3) {
-  const { knowledge, index, time } = knowledgeRig({ confidence: "complete" });
-  const watch = new MemoryWatch({ clock: time.clock, index, feedConfidenceOf: () => "complete" });
+  const { knowledge, index, time } = knowledgeRig({ quality: "complete" });
+  const watch = new MemoryWatch({ clock: time.clock, index, feedQualityOf: () => "complete" });
   const signals = { blockSize, blockCount: 300 };
   const targets = Array.from({ length: count }, (_, at) => scriptedTarget(at, `e${at}`, { signals }));
   for (const [at, target] of targets.entries()) {

@@ -1,22 +1,22 @@
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
+import type { FeedQuality } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { MemoryWatch, maxVictims } from "../../src/memory/memory-watch.ts";
 import type { PromptUse } from "../../src/memory/recent-uses.ts";
-import type { FeedConfidence } from "../../src/prefix/prefix-knowledge.ts";
 import { blockSize, promptOf, tokensOf } from "../prompts.ts";
 import { scriptedTarget } from "../scripted-target.ts";
 
 interface RigOptions {
   readonly blockCount?: number;
-  readonly confidence?: FeedConfidence;
+  readonly quality?: FeedQuality;
 }
 
 /** An engine of a hundred blocks, each prompt of which is named by a letter and has as many as are said. */
-function rigOf({ blockCount = 100, confidence = "complete" }: RigOptions = {}) {
+function rigOf({ blockCount = 100, quality = "complete" }: RigOptions = {}) {
   const time = createVirtualTime();
   const index = createPrefixIndex({ maxTargets: 4 });
-  const watch = new MemoryWatch({ clock: time.clock, index, feedConfidenceOf: () => confidence });
+  const watch = new MemoryWatch({ clock: time.clock, index, feedQualityOf: () => quality });
   const target = scriptedTarget(0, "engine", { signals: { blockSize, blockCount } });
   const text = (letter: string, blocks: number) => promptOf(tokensOf(letter, blockSize * blocks));
   return {
@@ -78,7 +78,7 @@ test("a full one loses what was used longest ago: nothing once that has been idl
 });
 
 test("what its events do not tell completely, nothing is said of", () => {
-  for (const confidence of ["partial", "void", "none"] as const) expect(fullRig({ confidence }).loss(20)).toBe(0);
+  for (const quality of ["partial", "void", "none"] as const) expect(fullRig({ quality }).loss(20)).toBe(0);
   expect(fullRig({ blockCount: Number.NaN }).loss(20)).toBe(0);
 });
 

@@ -1,11 +1,11 @@
 import { createCandidateSet } from "@espalier/policies";
 import { createPrefixIndex, type PrefixIndex, type TierName, tier } from "@espalier/prefix-index";
+import type { FeedQuality } from "@espalier/shared-tree";
 import { createSeriesMeter, createVirtualTime, type SeriesMeter, type VirtualTime } from "@espalier/testing";
 import { createCacheMeters } from "../../src/prefix/cache-meters.ts";
 import {
   createLocalPlacements,
   createPrefixKnowledge,
-  type FeedConfidence,
   maxKnownTargets,
   type PrefixKnowledge,
 } from "../../src/prefix/prefix-knowledge.ts";
@@ -44,7 +44,7 @@ export interface Seen {
 }
 
 export interface RigOptions {
-  readonly confidence?: FeedConfidence | ((target: number) => FeedConfidence);
+  readonly quality?: FeedQuality | ((target: number) => FeedQuality);
   /** Pools in the reach of target 0. */
   readonly pools?: readonly KnownPool[];
   readonly engineBlock?: number;
@@ -60,7 +60,7 @@ export const targetLike = (
   scriptedTarget(index, `engine-${index}`, { signals: { blockSize: engineBlock, blockCount: engineBlocks } });
 
 export function knowledgeRig(options: RigOptions = {}): KnowledgeRig {
-  const { confidence = "none", placementTokens = 1_000_000 } = options;
+  const { quality = "none", placementTokens = 1_000_000 } = options;
   const time = createVirtualTime();
   const meter = createSeriesMeter();
   const index = createPrefixIndex({ maxTargets: maxKnownTargets, maxBlocks: 10_000, maxSets: 100 });
@@ -72,7 +72,7 @@ export function knowledgeRig(options: RigOptions = {}): KnowledgeRig {
     placements: createLocalPlacements(index, time.clock),
     recent,
     meters: createCacheMeters(meter),
-    feedConfidenceOf: (number) => (typeof confidence === "function" ? confidence(number) : confidence),
+    feedQualityOf: (number) => (typeof quality === "function" ? quality(number) : quality),
     ...(options.pools ? { pools: { poolsOf: (number) => (number === 0 ? options.pools! : []) } } : {}),
     placementTtlMs: ttlMs,
     placementTokens,

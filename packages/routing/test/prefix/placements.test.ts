@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/core";
+import type { FeedQuality } from "@espalier/shared-tree";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { FeedConfidence } from "../../src/prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
 import { blockSize, join, promptOf, tokensOf } from "../prompts.ts";
 import { type KnowledgeRig, knowledgeRig, targetLike, ttlMs } from "./knowledge-rig.ts";
@@ -20,13 +20,13 @@ function endsAfterMs({ time, see }: KnowledgeRig, of: PromptBlocks): number {
 }
 
 describe("how long a guess is believed", () => {
-  test.each<{ confidence: FeedConfidence; of: PromptBlocks; name: string; lastsMs: number }>([
-    { name: "tokens", of: prompt, confidence: "partial", lastsMs: 600_000 },
-    { name: "tokens", of: prompt, confidence: "complete", lastsMs: 10_000 },
-    { name: "the beginning", of: beginning, confidence: "complete", lastsMs: 10_000 },
-    { name: "bytes, which no event tells of,", of: inBytes, confidence: "complete", lastsMs: 600_000 },
-  ])("$name at a target whose feed is $confidence: $lastsMs ms from the dispatch", ({ confidence, of, lastsMs }) => {
-    const { knowledge, target, time, see } = knowledgeRig({ confidence });
+  test.each<{ quality: FeedQuality; of: PromptBlocks; name: string; lastsMs: number }>([
+    { name: "tokens", of: prompt, quality: "partial", lastsMs: 600_000 },
+    { name: "tokens", of: prompt, quality: "complete", lastsMs: 10_000 },
+    { name: "the beginning", of: beginning, quality: "complete", lastsMs: 10_000 },
+    { name: "bytes, which no event tells of,", of: inBytes, quality: "complete", lastsMs: 600_000 },
+  ])("$name at a target whose feed is $quality: $lastsMs ms from the dispatch", ({ quality, of, lastsMs }) => {
+    const { knowledge, target, time, see } = knowledgeRig({ quality });
     knowledge.place(target, of, 0);
     time.advance(lastsMs - 1);
     expect(see(of)).toMatchObject({ gpu: 96, ageMs: lastsMs - 1 });
@@ -38,7 +38,7 @@ describe("how long a guess is believed", () => {
     [7_000, 10_000],
     [9_500, 11_500],
   ])("where events come, a first byte after %i ms has it end %i ms after the dispatch", (firstByteMs, endMs) => {
-    const { knowledge, target, time, see } = knowledgeRig({ confidence: "complete" });
+    const { knowledge, target, time, see } = knowledgeRig({ quality: "complete" });
     const placement = knowledge.place(target, prompt, 0);
     time.advance(firstByteMs);
     placement.computed();
@@ -48,33 +48,30 @@ describe("how long a guess is believed", () => {
     expect(see(prompt).gpu).toBe(0);
   });
 
-  test.each<FeedConfidence>(["none", "partial"])(
-    "where the feed is %s, the first byte says nothing new",
-    (confidence) => {
-      const { knowledge, target, time, see } = knowledgeRig({ confidence });
-      const placement = knowledge.place(target, prompt, 0);
-      time.advance(ttlMs - 1);
-      placement.computed();
-      time.advance(1);
-      expect(see(prompt).gpu).toBe(0);
-    },
-  );
+  test.each<FeedQuality>(["none", "partial"])("where the feed is %s, the first byte says nothing new", (quality) => {
+    const { knowledge, target, time, see } = knowledgeRig({ quality });
+    const placement = knowledge.place(target, prompt, 0);
+    time.advance(ttlMs - 1);
+    placement.computed();
+    time.advance(1);
+    expect(see(prompt).gpu).toBe(0);
+  });
 
   test("a feed that becomes complete between dispatch and first byte does not shorten what was promised", () => {
-    let confidence: FeedConfidence = "partial";
-    const rig = knowledgeRig({ confidence: () => confidence });
+    let quality: FeedQuality = "partial";
+    const rig = knowledgeRig({ quality: () => quality });
     const placement = rig.knowledge.place(rig.target, prompt, 0);
-    confidence = "complete";
+    quality = "complete";
     rig.time.advance(5_000);
     placement.computed();
     expect(endsAfterMs(rig, prompt)).toBe(ttlMs - 5_000);
   });
 
   test("a feed that breaks in between leaves the guess the time that it had", () => {
-    let confidence: FeedConfidence = "complete";
-    const rig = knowledgeRig({ confidence: () => confidence });
+    let quality: FeedQuality = "complete";
+    const rig = knowledgeRig({ quality: () => quality });
     const placement = rig.knowledge.place(rig.target, prompt, 0);
-    confidence = "void";
+    quality = "void";
     rig.time.advance(4_000);
     placement.computed();
     expect(endsAfterMs(rig, prompt)).toBe(6_000);
@@ -95,7 +92,7 @@ describe("how long a guess is believed", () => {
 // Behind a long queue guesses ran out before the events came; caches with the longest queues seemed the emptiest then, and
 // drew every cold prompt.
 test("a prompt that waits in a queue is believed in until it is computed", () => {
-  const { knowledge, target, time, see } = knowledgeRig({ confidence: "complete" });
+  const { knowledge, target, time, see } = knowledgeRig({ quality: "complete" });
   const placement = knowledge.place(target, prompt, 0);
   for (let second = 0; second < 60; second++) {
     time.advance(1_000);
@@ -111,16 +108,16 @@ test("a prompt that waits in a queue is believed in until it is computed", () =>
 });
 
 describe("which placements the events may use to find a block's place", () => {
-  test.each<{ name: string; of: PromptBlocks; confidence: FeedConfidence; reported: boolean }>([
-    { name: "tokens at a target without events", of: prompt, confidence: "none", reported: false },
-    { name: "tokens at a target with some", of: prompt, confidence: "partial", reported: true },
-    { name: "tokens at a target whose events are void", of: prompt, confidence: "void", reported: true },
-    { name: "the beginning of a prompt", of: beginning, confidence: "partial", reported: true },
-    { name: "tokens at a target whose events tell all", of: prompt, confidence: "complete", reported: false },
-    { name: "bytes", of: inBytes, confidence: "partial", reported: false },
-    { name: "a prompt of no block", of: empty, confidence: "partial", reported: false },
-  ])("$name: $reported", ({ of, confidence, reported }) => {
-    const { knowledge, target, recent, placed } = knowledgeRig({ confidence });
+  test.each<{ name: string; of: PromptBlocks; quality: FeedQuality; reported: boolean }>([
+    { name: "tokens at a target without events", of: prompt, quality: "none", reported: false },
+    { name: "tokens at a target with some", of: prompt, quality: "partial", reported: true },
+    { name: "tokens at a target whose events are void", of: prompt, quality: "void", reported: true },
+    { name: "the beginning of a prompt", of: beginning, quality: "partial", reported: true },
+    { name: "tokens at a target whose events tell all", of: prompt, quality: "complete", reported: false },
+    { name: "bytes", of: inBytes, quality: "partial", reported: false },
+    { name: "a prompt of no block", of: empty, quality: "partial", reported: false },
+  ])("$name: $reported", ({ of, quality, reported }) => {
+    const { knowledge, target, recent, placed } = knowledgeRig({ quality });
     knowledge.place(target, of, 0);
     expect(placed).toEqual(reported ? [target.index] : []);
     const tail = of.contents.subarray(2);
@@ -136,7 +133,7 @@ describe("a target that failed or refused", () => {
   });
 
   test("announced blocks are not a guess: they stay", () => {
-    const { knowledge, target, see, announce } = knowledgeRig({ confidence: "complete" });
+    const { knowledge, target, see, announce } = knowledgeRig({ quality: "complete" });
     announce(prompt, 0, 4);
     const placement = knowledge.place(target, prompt, 64);
     expect(see(prompt).gpu).toBe(96);
@@ -155,30 +152,30 @@ describe("a target that failed or refused", () => {
 describe("what the engine says it had found in its cache", () => {
   test.each<{
     name: string;
-    confidence: FeedConfidence;
+    quality: FeedQuality;
     computed: boolean;
     cached: number | undefined;
     lasts: boolean;
   }>([
-    { name: "confirms a guess", confidence: "none", computed: true, cached: 0, lasts: true },
+    { name: "confirms a guess", quality: "none", computed: true, cached: 0, lasts: true },
     {
       name: "confirms it where events do not tell all",
-      confidence: "partial",
+      quality: "partial",
       computed: true,
       cached: 96,
       lasts: true,
     },
-    { name: "is not needed where they do", confidence: "complete", computed: true, cached: 96, lasts: false },
-    { name: "counts only once the prompt was computed", confidence: "none", computed: false, cached: 96, lasts: false },
+    { name: "is not needed where they do", quality: "complete", computed: true, cached: 96, lasts: false },
+    { name: "counts only once the prompt was computed", quality: "none", computed: false, cached: 96, lasts: false },
     {
       name: "confirms nothing when it is not said",
-      confidence: "none",
+      quality: "none",
       computed: true,
       cached: undefined,
       lasts: false,
     },
-  ])("$name", ({ confidence, computed, cached, lasts }) => {
-    const { knowledge, target, time, see } = knowledgeRig({ confidence });
+  ])("$name", ({ quality, computed, cached, lasts }) => {
+    const { knowledge, target, time, see } = knowledgeRig({ quality });
     const placement = knowledge.place(target, prompt, 0);
     if (computed) placement.computed();
     time.advance(5_000);

@@ -1,9 +1,9 @@
 import { asTargetIndex, createSeededRandom } from "@espalier/core";
 import { createPolicy } from "@espalier/policies";
 import { tier } from "@espalier/prefix-index";
+import type { FeedQuality } from "@espalier/shared-tree";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { FeedConfidence } from "../../src/prefix/prefix-knowledge.ts";
 import { createTargetSelector } from "../../src/select-target.ts";
 import { blockSize, promptOf, tokensOf } from "../prompts.ts";
 import { type KnowledgeRig, knowledgeRig, type RigOptions, targetLike } from "./knowledge-rig.ts";
@@ -14,10 +14,10 @@ const near = { name: "near", index: asTargetIndex(7) };
 const far = { name: "far", index: asTargetIndex(9) };
 
 /** A target whose events tell everything, and pools in its reach; without changes both pools are complete too. */
-function poolRig({ confidence = "complete", ...options }: RigOptions = {}): KnowledgeRig & {
+function poolRig({ quality = "complete", ...options }: RigOptions = {}): KnowledgeRig & {
   pool(index: number, from: number, to: number, inTier?: keyof typeof tier): void;
 } {
-  const rig = knowledgeRig({ confidence, pools: [near, far], ...options });
+  const rig = knowledgeRig({ quality, pools: [near, far], ...options });
   return {
     ...rig,
     pool: (index, from, to, inTier = "external") =>
@@ -56,33 +56,33 @@ describe("what a pool holds", () => {
   });
 
   test("counts for a target that publishes no events, beyond what was sent there", () => {
-    const confidence = (target: number): FeedConfidence => (target === 0 ? "none" : "complete");
-    const { see, pool, index, target } = poolRig({ confidence });
+    const quality = (target: number): FeedQuality => (target === 0 ? "none" : "complete");
+    const { see, pool, index, target } = poolRig({ quality });
     index.place(target.index, prompt.chain, 3, { nowMs: 0, ttlMs: 1_000 });
     pool(near.index, 0, 6);
     expect(see(prompt)).toMatchObject({ gpu: 48, external: 48, pooled: 48 });
   });
 
-  test.each<[FeedConfidence, number]>([
+  test.each<[FeedQuality, number]>([
     ["complete", 64],
     ["partial", 64],
     ["void", 0],
     ["none", 0],
-  ])("is believed as the pool's own feed is: %s", (confidence, external) => {
-    const { see, pool } = poolRig({ confidence: (target) => (target === 0 ? "complete" : confidence) });
+  ])("is believed as the pool's own feed is: %s", (quality, external) => {
+    const { see, pool } = poolRig({ quality: (target) => (target === 0 ? "complete" : quality) });
     pool(near.index, 0, 4);
     expect(see(prompt)).toMatchObject({ external, pooled: external });
   });
 
   test("is named in the evidence, believed or not", () => {
-    const confidence = (target: number): FeedConfidence => (target === far.index ? "void" : "complete");
-    const { knowledge, pool, target } = poolRig({ confidence });
+    const quality = (target: number): FeedQuality => (target === far.index ? "void" : "complete");
+    const { knowledge, pool, target } = poolRig({ quality });
     pool(near.index, 0, 4);
     pool(far.index, 0, 6);
     knowledge.match(prompt);
     expect(knowledge.evidence(target.index)?.pools).toEqual([
-      { pool: "near", confidence: "complete", blocks: 4 },
-      { pool: "far", confidence: "void", blocks: 6 },
+      { pool: "near", quality: "complete", blocks: 4 },
+      { pool: "far", quality: "void", blocks: 6 },
     ]);
     expect(knowledge.evidence(asTargetIndex(1))?.pools).toEqual([]);
   });
@@ -154,7 +154,7 @@ describe("a prompt that is sent where it has to be fetched", () => {
   });
 
   test("is not believed to be there when the target refuses it", () => {
-    const { knowledge, target, see } = poolRig({ confidence: "none" });
+    const { knowledge, target, see } = poolRig({ quality: "none" });
     const placement = knowledge.place(target, prompt, 96, { pooledTokens: 64, bestTokens: 0 });
     expect(see(prompt).gpu).toBe(96);
     placement.withdraw();

@@ -1,6 +1,7 @@
 import { asTargetIndex } from "@espalier/core";
+import type { FeedQuality } from "@espalier/shared-tree";
 import { describe, expect, test } from "vitest";
-import { type FeedConfidence, maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
+import { maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
 import { blockSize, promptOf, tokensOf } from "../prompts.ts";
 import { knowledgeRig, type RigOptions, type Seen, targetLike, ttlMs } from "./knowledge-rig.ts";
 
@@ -11,18 +12,18 @@ const nothing = { gpu: 0, cpu: 0, disk: 0, external: 0, pooled: 0, ageMs: Number
 
 describe("what a target is thought to hold", () => {
   test("of a prompt that nobody saw it holds nothing, and its room is unknown where events tell all", () => {
-    const { see, announce } = knowledgeRig({ confidence: "complete" });
+    const { see, announce } = knowledgeRig({ quality: "complete" });
     announce(other, 0, 5);
     expect(see(prompt)).toEqual({ ...nothing, held: Number.NaN });
   });
 
-  test.each<[FeedConfidence, number, number]>([
+  test.each<[FeedQuality, number, number]>([
     ["complete", 48, Number.NaN],
     ["partial", 48, 0],
     ["void", 0, 0],
     ["none", 0, 0],
-  ])("announced blocks of a feed that is %s count as %i tokens, and %i in all", (confidence, gpu, held) => {
-    const { see, announce } = knowledgeRig({ confidence });
+  ])("announced blocks of a feed that is %s count as %i tokens, and %i in all", (quality, gpu, held) => {
+    const { see, announce } = knowledgeRig({ quality });
     announce(prompt, 0, 3);
     expect(see(prompt)).toEqual({ ...nothing, gpu, held });
   });
@@ -34,7 +35,7 @@ describe("what a target is thought to hold", () => {
     { name: "facts that are deeper", facts: 5, placed: 2, gpu: 80, ageMs: Number.NaN },
     { name: "both as deep: the fact tells its own age", facts: 4, placed: 4, gpu: 64, ageMs: Number.NaN },
   ])("$name", ({ facts, placed, gpu, ageMs }) => {
-    const { see, announce, index, time, target } = knowledgeRig({ confidence: "partial" });
+    const { see, announce, index, time, target } = knowledgeRig({ quality: "partial" });
     announce(prompt, 0, facts);
     index.place(target.index, prompt.chain, placed, { nowMs: 0, ttlMs });
     time.advance(500);
@@ -42,7 +43,7 @@ describe("what a target is thought to hold", () => {
   });
 
   test("a prompt of no full block is held by nobody", () => {
-    const { see, announce } = knowledgeRig({ confidence: "complete" });
+    const { see, announce } = knowledgeRig({ quality: "complete" });
     announce(prompt, 0, 3);
     expect(see(promptOf(tokensOf("a", 15)))).toEqual({ ...nothing, held: Number.NaN });
   });
@@ -50,7 +51,7 @@ describe("what a target is thought to hold", () => {
 
 describe("lower tiers add what begins where the GPU ends", () => {
   test("each tier has its own column", () => {
-    const { see, announce } = knowledgeRig({ confidence: "complete" });
+    const { see, announce } = knowledgeRig({ quality: "complete" });
     announce(prompt, 0, 2);
     announce(prompt, 2, 3, "cpu");
     announce(prompt, 3, 5, "disk");
@@ -64,7 +65,7 @@ describe("lower tiers add what begins where the GPU ends", () => {
     [5, { gpu: 80, cpu: 0, disk: 16 }],
     [6, { gpu: 96, cpu: 0, disk: 0 }],
   ])("a guess of %i blocks reaches into them, and nothing counts twice", (placed, seen) => {
-    const { see, announce, index, target } = knowledgeRig({ confidence: "complete" });
+    const { see, announce, index, target } = knowledgeRig({ quality: "complete" });
     announce(prompt, 0, 2);
     announce(prompt, 2, 4, "cpu");
     announce(prompt, 4, 6, "disk");
@@ -72,14 +73,11 @@ describe("lower tiers add what begins where the GPU ends", () => {
     expect(see(prompt)).toMatchObject(seen);
   });
 
-  test.each<FeedConfidence>(["void", "none"])(
-    "they are believed no more than the GPU when the feed is %s",
-    (confidence) => {
-      const { see, announce } = knowledgeRig({ confidence });
-      announce(prompt, 0, 6, "cpu");
-      expect(see(prompt)).toMatchObject({ gpu: 0, cpu: 0 });
-    },
-  );
+  test.each<FeedQuality>(["void", "none"])("they are believed no more than the GPU when the feed is %s", (quality) => {
+    const { see, announce } = knowledgeRig({ quality });
+    announce(prompt, 0, 6, "cpu");
+    expect(see(prompt)).toMatchObject({ gpu: 0, cpu: 0 });
+  });
 });
 
 describe("depths are cut to what the engine can use", () => {
@@ -95,14 +93,14 @@ describe("depths are cut to what the engine can use", () => {
     { name: "a whole prompt of one block", tokens: 16, depth: 1, usable: 0 },
     { name: "an engine that tells a block size of 0", tokens: 100, depth: 3, engineBlock: 0, usable: 48 },
   ])("$name", ({ tokens, depth, engineBlock = Number.NaN, usable }) => {
-    const { see, announce } = knowledgeRig({ confidence: "complete", engineBlock });
+    const { see, announce } = knowledgeRig({ quality: "complete", engineBlock });
     const whole = promptOf(tokensOf("a", tokens));
     announce(whole, 0, depth);
     expect(see(whole).gpu).toBe(usable);
   });
 
   test("tiers are cut at their ends, so that they add up to whole blocks of the engine", () => {
-    const { see, announce } = knowledgeRig({ confidence: "complete", engineBlock: 32 });
+    const { see, announce } = knowledgeRig({ quality: "complete", engineBlock: 32 });
     announce(prompt, 0, 3);
     announce(prompt, 3, 5, "cpu");
     announce(prompt, 5, 6, "disk");
@@ -117,7 +115,7 @@ describe("depths are cut to what the engine can use", () => {
   });
 
   test("a partial prompt goes on past its blocks, so all of them can be had", () => {
-    const { see, announce } = knowledgeRig({ confidence: "complete" });
+    const { see, announce } = knowledgeRig({ quality: "complete" });
     const beginning = { ...promptOf(tokensOf("a", 64), { from: "partial" }), tokens: 1_000 };
     announce(beginning, 0, 4);
     expect(see(beginning).gpu).toBe(64);
@@ -125,7 +123,7 @@ describe("depths are cut to what the engine can use", () => {
 });
 
 test("targets past the bound have nothing known or kept of them", () => {
-  const { knowledge, see, index, time } = knowledgeRig({ confidence: "complete" });
+  const { knowledge, see, index, time } = knowledgeRig({ quality: "complete" });
   const [last, beyond] = [targetLike(maxKnownTargets - 1, {}), targetLike(maxKnownTargets, {})];
   for (const target of [last, beyond]) {
     const placement = knowledge.place(target, prompt, 0);
@@ -146,7 +144,7 @@ test("targets past the bound have nothing known or kept of them", () => {
 
 describe("a new epoch of the engine", () => {
   test("forgetting a target voids its facts and guesses, and nobody else's", () => {
-    const { knowledge, see, announce, index } = knowledgeRig({ confidence: "complete" });
+    const { knowledge, see, announce, index } = knowledgeRig({ quality: "complete" });
     announce(prompt, 0, 2);
     announce(prompt, 2, 4, "cpu");
     for (const target of [first, second]) index.place(target, prompt.chain, 5, { nowMs: 0, ttlMs });
@@ -156,7 +154,7 @@ describe("a new epoch of the engine", () => {
   });
 
   test("guesses can be forgotten alone: what the events told stays", () => {
-    const { knowledge, see, announce, index, target } = knowledgeRig({ confidence: "complete" });
+    const { knowledge, see, announce, index, target } = knowledgeRig({ quality: "complete" });
     announce(prompt, 0, 2);
     index.place(target.index, prompt.chain, 5, { nowMs: 0, ttlMs });
     knowledge.forgetPlacements(target.index);

@@ -15,7 +15,7 @@ const features: RequestFeatures = {
 };
 
 function rigOf(policyName = "sticky") {
-  const { knowledge, time } = knowledgeRig({ confidence: "complete" });
+  const { knowledge, time } = knowledgeRig({ quality: "complete" });
   const sessions = createSessionBindings(createLocalBindings(time.clock));
   const targets = Array.from({ length: 4 }, (_, at) => scriptedTarget(at, `e${at}`));
   const policy = createPolicy(policyName, policyName === "sticky" ? { "near-tie-tokens": 0 } : {});
@@ -128,7 +128,7 @@ test("a policy that binds no sessions leaves them alone", () => {
 });
 
 test("without bindings every request of a session is its first", () => {
-  const { knowledge } = knowledgeRig({ confidence: "complete" });
+  const { knowledge } = knowledgeRig({ quality: "complete" });
   const selector = createTargetSelector({ random: createSeededRandom(1), knowledge });
   const pool = { policy: createPolicy("sticky") };
   const targets = [scriptedTarget(0, "a"), scriptedTarget(1, "b")];

@@ -113,11 +113,11 @@ export function describeCandidates(
     return {
       ...candidate,
       load: { own: loadOf(target.load), others: othersOf(context.mesh?.load, target.index) },
-      facts: found ? { blocks: found.factBlocks, standing: found.confidence, feed: feeds(target.key) } : null,
+      facts: found ? { blocks: found.factBlocks, standing: found.quality, feed: feeds(target.key) } : null,
       pools: found
-        ? found.pools.map(({ confidence, ...pool }) => ({
+        ? found.pools.map(({ quality, ...pool }) => ({
             ...pool,
-            standing: confidence,
+            standing: quality,
             feed: feeds(poolKey(pool.pool)),
           }))
         : null,

@@ -25,8 +25,16 @@ import {
   type MutualTls,
 } from "@espalier/mesh";
 import type { PrefixIndex } from "@espalier/prefix-index";
-import { createSharedTier, createTargetIndices, maxKnownTargets, type SharedTier } from "@espalier/routing";
-import { createTargetSlots, type Replica, type SharedLoad, type TargetSlots } from "@espalier/shared-tree";
+import { createLoadPublisher, maxKnownTargets } from "@espalier/routing";
+import {
+  createSharedTier,
+  createTargetIndices,
+  createTargetSlots,
+  type Replica,
+  type SharedLoad,
+  type SharedTier,
+  type TargetSlots,
+} from "@espalier/shared-tree";
 import type { CompiledConfig, MeshConfig } from "../config/index.ts";
 import { readMutualTls } from "../lifecycle/certificates.ts";
 import type { PrefixSharing } from "../prefix/prefix-parts.ts";
@@ -103,7 +111,8 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
       return made.backend;
     },
   });
-  const { replica, backend, ownership, host, publisher } = tier;
+  const { replica, backend, ownership, host } = tier;
+  const publisher = createLoadPublisher(replica.load, scheduler);
   const watch = createFleetWatch({
     ...{ notes: replica.notes, release: options.release, clock, scheduler, logger, meter },
     members: () => backend.describe().members,
@@ -112,7 +121,7 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
     describeMesh({ config, replica, backend, ownership, watch, readTargets: host.targets() });
   const isDirect = config.mesh.events === "direct" || config.kvEvents.mode === "off";
   return {
-    ...startTogether([...(sources ? [sources] : []), tier, watch]),
+    ...startTogether([...(sources ? [sources] : []), tier, publisher, watch]),
     replica,
     slots,
     load: tier.load,
@@ -151,11 +160,11 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
 }
 
 /** @param isDirect whether each router reads the events itself */
-function prefixSharing({ replica, placements, host, feedConfidenceOf }: SharedTier, isDirect: boolean): PrefixSharing {
+function prefixSharing({ replica, placements, host, feedQualityOf }: SharedTier, isDirect: boolean): PrefixSharing {
   return {
     placements,
     host: isDirect ? undefined : host,
-    feedConfidenceOf: (target) => (isDirect ? undefined : feedConfidenceOf(target)),
+    feedQualityOf: (target) => (isDirect ? undefined : feedQualityOf(target)),
     // Kept while any router reads its feed, since the target may come back. The tier then forgets it.
     forget: ({ key }) => {
       if (replica.claimsOf(key).length === 0) replica.forgetTarget(key);

@@ -13,15 +13,8 @@ import {
 import { createEventDecoder } from "@espalier/engine-model/kv-events";
 import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/engines";
 import { tierNames } from "@espalier/prefix-index";
-import {
-  type FeedConfidence,
-  type FeedHost,
-  type FeedStatus,
-  type FeedTarget,
-  type HostedFeed,
-  type KnownPool,
-  maxKnownTargets,
-} from "@espalier/routing";
+import { type KnownPool, maxKnownTargets } from "@espalier/routing";
+import type { FeedHost, FeedQuality, FeedStatus, FeedTarget, HostedFeed } from "@espalier/shared-tree";
 import {
   createReplayGate,
   type EventSource,
@@ -43,7 +36,7 @@ export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "r
     readonly unplacedBlocks?: number;
   };
 
-/** How far a feed is trusted; see `FeedConfidence`. */
+/** How far a feed is trusted; see `FeedQuality`. */
 export const feedQuality = json.named(
   "FeedQuality",
   json.oneOf(
@@ -158,8 +151,8 @@ export class EngineFeeds implements Startable {
     await Promise.all(feeds.map((feed) => feed.stop()));
   }
 
-  feedConfidenceOf(target: TargetIndex): FeedConfidence {
-    return this.#byTarget[target]?.confidence ?? "none";
+  feedQualityOf(target: TargetIndex): FeedQuality {
+    return this.#byTarget[target]?.quality ?? "none";
   }
 
   /** Tells that a prompt was placed at a target, which may attach floating blocks of its feed. */
@@ -256,7 +249,7 @@ export class EngineFeeds implements Startable {
     const status = { state: "off", reason: "left-out", role: null, owner: null, floatingBlocks: 0, unusable } as const;
     const blocks = Object.fromEntries(tierNames.map((name) => [name, 0])) as FeedStatus["blocks"];
     return {
-      confidence: "none",
+      quality: "none",
       attach() {},
       describe: () => ({ target: key, ...status, blocks }),
       async stop() {},

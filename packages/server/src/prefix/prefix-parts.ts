@@ -17,18 +17,15 @@ import { type EngineRecord, engineKindOf, type Fleet, type Target } from "@espal
 import type { PrefixIndex } from "@espalier/prefix-index";
 import {
   createCacheMeters,
-  createLocalHost,
-  createLocalOutput,
   createLocalPlacements,
   createPrefixKnowledge,
   createRecentPrompts,
-  type FeedConfidence,
-  type FeedHost,
   type KnownPool,
-  type PlacementWriter,
   type PoolReach,
   type PrefixKnowledge,
 } from "@espalier/routing";
+import type { FeedQuality, PlacementWriter } from "@espalier/shared-tree";
+import { createLocalHost, createLocalOutput, type FeedHost } from "@espalier/shared-tree";
 import { createSharedBinds, createWorkSlices, createZmqTransport } from "@espalier/shared-tree/events";
 import { createTokenizerPool } from "@espalier/tokenizer";
 import type { CompiledConfig } from "../config/index.ts";
@@ -45,7 +42,7 @@ export interface PrefixParts extends Startable {
   /** Open files of event sockets. */
   readonly openFiles: number;
   /** Confidence in the known contents of a target's cache. */
-  feedConfidenceOf(target: TargetIndex): FeedConfidence;
+  feedQualityOf(target: TargetIndex): FeedQuality;
 }
 
 /** Prefix knowledge that is shared with other routers. */
@@ -54,7 +51,7 @@ export interface PrefixSharing {
   /** Set when one router reads an engine's events for all; undefined when each router reads them itself. */
   readonly host: FeedHost | undefined;
   /** Undefined for targets whose events this router reads only for itself. */
-  feedConfidenceOf(target: TargetIndex): FeedConfidence | undefined;
+  feedQualityOf(target: TargetIndex): FeedQuality | undefined;
   /** The target left this router's fleet. */
   forget(target: Target): void;
 }
@@ -94,8 +91,8 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
   const meters = createCacheMeters(meter);
   const recent = createRecentPrompts();
   const reach = createFleetPoolReach(fleet, options.pools ?? []);
-  const feedConfidenceOf = (target: TargetIndex): FeedConfidence =>
-    sharing?.feedConfidenceOf(target) ?? feeds?.feedConfidenceOf(target) ?? "none";
+  const feedQualityOf = (target: TargetIndex): FeedQuality =>
+    sharing?.feedQualityOf(target) ?? feeds?.feedQualityOf(target) ?? "none";
   const knowledge = createPrefixKnowledge({
     clock,
     index,
@@ -105,7 +102,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     placementTokens,
     pools: reach,
     placements: sharing?.placements ?? createLocalPlacements(index, clock),
-    feedConfidenceOf,
+    feedQualityOf,
     onPlaced: (target) => feeds?.attach(target),
   });
   const host = sharing?.host ?? localHost(index, knowledge);
@@ -150,7 +147,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
     get openFiles() {
       return sockets.openFiles;
     },
-    feedConfidenceOf,
+    feedQualityOf,
     start: parts.start,
     async stop() {
       unsubscribe();

@@ -8,7 +8,8 @@ import {
   type TierName,
   tierNames,
 } from "@espalier/prefix-index";
-import type { FeedConfidence, FeedOutput, FeedTarget, RecentPrompts } from "@espalier/routing";
+import type { RecentPrompts } from "@espalier/routing";
+import type { FeedOutput, FeedQuality, FeedTarget } from "@espalier/shared-tree";
 import {
   createKvFeed,
   type EventTransport,
@@ -42,9 +43,9 @@ export interface TargetFeedParts {
 
 /**
  * Blocks announced before a lost connection may belong to an earlier epoch, so they are void. A gap or a delay costs
- * less confidence.
+ * less quality.
  */
-function feedConfidenceOf(state: FeedState, reason: FeedReason): FeedConfidence {
+function feedQualityOf(state: FeedState, reason: FeedReason): FeedQuality {
   switch (state) {
     case "live":
       return "complete";
@@ -128,8 +129,8 @@ export class TargetFeed {
     this.#ledger.clear();
   }
 
-  get confidence(): FeedConfidence {
-    return this.#isUnusable ? "none" : feedConfidenceOf(this.#state, this.#reason);
+  get quality(): FeedQuality {
+    return this.#isUnusable ? "none" : feedQualityOf(this.#state, this.#reason);
   }
 
   /** Attaches floating blocks where a recently placed prompt contains them. */
@@ -179,7 +180,7 @@ export class TargetFeed {
 
   #tellCondition(): void {
     this.#output.condition({
-      confidence: this.confidence,
+      quality: this.quality,
       state: this.#state,
       reason: this.#reason,
       unusable: this.#unusable,

@@ -7,7 +7,6 @@ import {
   ColdPrompt,
   createAdmission,
   createAdmissionMeters,
-  type FeedConfidence,
   MemoryWatch,
   noFleetUsage,
   noPeerLoad,
@@ -15,7 +14,7 @@ import {
   type RoutingTarget,
   servesAlone,
 } from "@espalier/routing";
-import type { UsagePlane } from "@espalier/shared-tree";
+import type { FeedQuality, UsagePlane } from "@espalier/shared-tree";
 import type { AdmissionConfig } from "../config/index.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
@@ -125,7 +124,7 @@ interface MemoryWatchOptions {
   readonly config: AdmissionConfig;
   readonly clock: Clock;
   readonly index: PrefixIndex;
-  readonly feedConfidenceOf: (target: TargetIndex) => FeedConfidence;
+  readonly feedQualityOf: (target: TargetIndex) => FeedQuality;
 }
 
 /**
@@ -133,9 +132,9 @@ interface MemoryWatchOptions {
  *
  * @returns undefined when no class has a max cold wait, since only those need it
  */
-export function watchMemory({ config, clock, index, feedConfidenceOf }: MemoryWatchOptions): MemoryWatch | undefined {
+export function watchMemory({ config, clock, index, feedQualityOf }: MemoryWatchOptions): MemoryWatch | undefined {
   if (!config.isOn || config.classes.every(({ maxColdWaitMs }) => maxColdWaitMs === 0)) return undefined;
-  const watch = new MemoryWatch({ clock, index, feedConfidenceOf });
+  const watch = new MemoryWatch({ clock, index, feedQualityOf });
   index.setPlacedListener((target, words, blockCount, { by = 0 }) => watch.sent(target, words, blockCount, by === 0));
   return watch;
 }

@@ -1,8 +1,8 @@
 import { asRouterId, createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
 import type { Backend } from "@espalier/mesh";
 import { createPrefixIndex } from "@espalier/prefix-index";
-import { createRecentPrompts, createSharedTier, maxKnownTargets } from "@espalier/routing";
-import { createTargetSlots } from "@espalier/shared-tree";
+import { createRecentPrompts, maxKnownTargets } from "@espalier/routing";
+import { createSharedTier, createTargetSlots } from "@espalier/shared-tree";
 import { createSharedBinds, createWorkSlices } from "@espalier/shared-tree/events";
 import { afterEach, expect, test } from "vitest";
 import { EngineFeeds } from "../../src/prefix/engine-feeds.ts";
@@ -80,7 +80,7 @@ test("an owner reads, claims, and what it reads is in the index and the journal"
   await tell(0, "a", 4);
   expect(described()).toMatchObject({ role: "owner", owner: "r1", state: "live", blocks: { gpu: 4 } });
   expect(replica.claimOf("a")).toMatchObject({ origin: { router: "r1" }, claim: { worth: "complete", state: "live" } });
-  expect(feeds.feedConfidenceOf(target("a").index)).toBe("complete");
+  expect(feeds.feedQualityOf(target("a").index)).toBe("complete");
   await tell(1, "b", 2);
   expect(described().blocks.gpu).toBe(6);
   await settle();

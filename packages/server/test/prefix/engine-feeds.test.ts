@@ -52,7 +52,7 @@ describe("finding out where the events are", () => {
     rig.answers.b = { [info]: sglang };
     await rig.apply(specOf("a"), specOf("b"), specOf("c"));
     expect(rig.described).toEqual(["a tcp://a:5557", "b tcp://b:5601"]);
-    expect(["a", "b", "c"].map((id) => rig.feeds.feedConfidenceOf(rig.target(id).index))).toEqual([
+    expect(["a", "b", "c"].map((id) => rig.feeds.feedQualityOf(rig.target(id).index))).toEqual([
       "void",
       "void",
       "none",
@@ -198,7 +198,7 @@ describe("an engine with ranks", () => {
     rig.socket("tcp://a:5558").tell(0, stored(tokensOf("a", 64), { first: 1 }));
     const [rank0, rank1] = ["a", "a#1"].map((key) => rig.target(key).index);
     expect([rig.index.factBlockCount(rank0!, tier.gpu), rig.index.factBlockCount(rank1!, tier.gpu)]).toEqual([0, 4]);
-    expect([rig.feeds.feedConfidenceOf(rank0!), rig.feeds.feedConfidenceOf(rank1!)]).toEqual(["void", "complete"]);
+    expect([rig.feeds.feedQualityOf(rank0!), rig.feeds.feedQualityOf(rank1!)]).toEqual(["void", "complete"]);
   });
 });
 
@@ -223,7 +223,7 @@ describe("an engine's entry in the configuration", () => {
     await rig.apply(specOf("a", { kvEvents: { ...kvEvents, endpoint: "tcp://events:8000" } }));
     expect(rig.transport.open).toEqual(["tcp://events:8000 connect kv"]);
     expect(rig.index.factCount).toBe(0);
-    expect(rig.feeds.feedConfidenceOf(rig.target("a").index)).toBe("void");
+    expect(rig.feeds.feedQualityOf(rig.target("a").index)).toBe("void");
   });
 
   test("that stays while others change leaves the feed alone", async () => {
@@ -317,7 +317,7 @@ describe("engines that go and come", () => {
     rig.answers.a = {};
     await bringUp(rig, "a");
     expect([rig.described, rig.transport.open, rig.index.factCount]).toEqual([[], [], 0]);
-    expect(rig.feeds.feedConfidenceOf(rig.target("a").index)).toBe("none");
+    expect(rig.feeds.feedQualityOf(rig.target("a").index)).toBe("none");
   });
 
   test("a target index that another engine has now is not written to by the one that is gone", async () => {
@@ -348,7 +348,7 @@ describe("engines that go and come", () => {
     ticket.end();
     await rig.time.advanceAsync(0);
     expect(rig.described).toEqual(["a tcp://moved:6000"]);
-    expect(rig.feeds.feedConfidenceOf(rig.engine("a").targets[0]!.index)).toBe("void");
+    expect(rig.feeds.feedQualityOf(rig.engine("a").targets[0]!.index)).toBe("void");
   });
 
   test("a target past the bound has no feed, and says why; the others are read", async () => {
@@ -359,7 +359,7 @@ describe("engines that go and come", () => {
     expect(rig.feeds.describe()[1]).toMatchObject({
       ...{ state: "off", reason: "left-out", unusable: "the caches of at most 4096 targets are followed" },
     });
-    expect(rig.feeds.feedConfidenceOf(asTargetIndex(maxKnownTargets))).toBe("none");
+    expect(rig.feeds.feedQualityOf(asTargetIndex(maxKnownTargets))).toBe("none");
   });
 });
 
@@ -403,7 +403,7 @@ test("the end closes every feed and asks nobody any more", async () => {
   await rig.apply(specOf("a"), specOf("b"), specOf("c"));
   expect([rig.transport.open, rig.described, rig.index.factCount]).toEqual([[], [], 0]);
   expect([rig.asked("b").length, rig.asked("c").length]).toEqual([asked, 0]);
-  expect(rig.feeds.feedConfidenceOf(rig.target("a").index)).toBe("none");
+  expect(rig.feeds.feedQualityOf(rig.target("a").index)).toBe("none");
   const matches = createPrefixMatches(maxKnownTargets);
   rig.index.match(prompt.chain, prompt.blockCount, 0, matches);
   expect(matches.count).toBe(0);

@@ -13,11 +13,11 @@ import {
   createTargetSelector,
   DecisionLog,
   type FailureKind,
-  type FeedConfidence,
   maxKnownTargets,
   PoolWork,
   type PromptBlocks,
 } from "@espalier/routing";
+import type { FeedQuality } from "@espalier/shared-tree";
 import { createSeriesMeter, type SeriesMeter, type VirtualTime } from "@espalier/testing";
 import { createDecisionColumns } from "../../src/admin/decision-columns.ts";
 import { createRelayMetrics, createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
@@ -113,13 +113,13 @@ export interface ExchangeRig extends Pick<ScriptedFleet, "target" | "engine"> {
 
 export interface ExchangeRigOptions {
   /** What the events of both engines are worth. */
-  readonly confidence?: FeedConfidence;
+  readonly quality?: FeedQuality;
   /** Loading an adapter that an engine has not; engines serve every adapter when left out. */
   readonly loadAdapter?: () => Promise<boolean>;
 }
 
 /** Requests to engines `a` and `b`, of which the one with more of the prompt is chosen. */
-export async function exchangeRig({ confidence = "none", loadAdapter }: ExchangeRigOptions = {}): Promise<ExchangeRig> {
+export async function exchangeRig({ quality = "none", loadAdapter }: ExchangeRigOptions = {}): Promise<ExchangeRig> {
   const scripted = await startScriptedFleet();
   const { time } = scripted;
   const { clock } = time;
@@ -128,7 +128,7 @@ export async function exchangeRig({ confidence = "none", loadAdapter }: Exchange
   const knowledge = createPrefixKnowledge({
     ...{ clock, index, recent: createRecentPrompts(), meters: createCacheMeters(meter) },
     placements: createLocalPlacements(index, clock),
-    feedConfidenceOf: () => confidence,
+    feedQualityOf: () => quality,
     placementTtlMs: ttlMs,
     placementTokens: 1_000_000,
     onPlaced: () => {},

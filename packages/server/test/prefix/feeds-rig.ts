@@ -1,12 +1,7 @@
 import { createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
-import {
-  createLocalHost,
-  createLocalOutput,
-  createRecentPrompts,
-  maxKnownTargets,
-  type RecentPrompts,
-} from "@espalier/routing";
+import { createRecentPrompts, maxKnownTargets, type RecentPrompts } from "@espalier/routing";
+import { createLocalHost, createLocalOutput } from "@espalier/shared-tree";
 import { createSharedBinds, createWorkSlices } from "@espalier/shared-tree/events";
 import type { PoolTarget } from "../../src/prefix/engine-feeds.ts";
 import { EngineFeeds } from "../../src/prefix/engine-feeds.ts";

@@ -48,7 +48,7 @@ describe("a pool's events", () => {
     socket.up();
     socket.tell(0, stored(tokens, { first: 1, ...external }));
     expect([depth(rig.index, prompt), depth(rig.index, prompt, 1)]).toEqual([6, 0]);
-    expect(rig.feeds.feedConfidenceOf(asTargetIndex(100))).toBe("complete");
+    expect(rig.feeds.feedQualityOf(asTargetIndex(100))).toBe("complete");
     socket.tell(1, { ...removed(1), ...external });
     expect(depth(rig.index, prompt)).toBe(0);
     socket.tell(2, stored(tokens.subarray(0, 16), { first: 1, ...external }), { ...removed(4), ...external });
@@ -119,15 +119,15 @@ describe("a pool beside engines", () => {
 
   test("is not believed while its socket is gone, nor before it was ever there", async () => {
     const rig = await startFeedsRig({ pools: [pool(0)] });
-    const confidence = () => rig.feeds.feedConfidenceOf(asTargetIndex(100));
-    expect(confidence()).toBe("void");
+    const quality = () => rig.feeds.feedQualityOf(asTargetIndex(100));
+    expect(quality()).toBe("void");
     const socket = rig.socket("tcp://pool:5000");
     socket.up();
     socket.tell(0, stored(tokens, { first: 1, ...external }));
-    expect(confidence()).toBe("complete");
+    expect(quality()).toBe("complete");
     socket.down();
-    expect(confidence()).toBe("void");
-    expect(rig.feeds.feedConfidenceOf(asTargetIndex(101))).toBe("none");
+    expect(quality()).toBe("void");
+    expect(rig.feeds.feedQualityOf(asTargetIndex(101))).toBe("none");
   });
 
   test("ends with the feeds, and begins with them only", async () => {

@@ -178,8 +178,8 @@ async function startEngine() {
     }),
   ]);
   const target = fleet.engines[0]!.targets[0]!;
-  const confidence = () => parts.feeds?.feedConfidenceOf(target.index);
-  await waitFor(() => confidence() === "complete", { what: "a complete feed" });
+  const quality = () => parts.feeds?.feedQualityOf(target.index);
+  await waitFor(() => quality() === "complete", { what: "a complete feed" });
   return { publisher, fleet, parts, pages, target };
 }
 
@@ -192,7 +192,7 @@ describe("with events over real sockets", () => {
   });
 
   // The feed hears of a new epoch at once, the metrics up to a scrape later. That second notice emptied the index of
-  // what the new epoch had told, while the ledger of the feed, and the confidence in it, took it to be there for good.
+  // what the new epoch had told, while the ledger of the feed, and the quality in it, took it to be there for good.
   test("metrics that tell of a restart after the events did leave what the new epoch told", async () => {
     const { publisher, parts, pages, fleet, target } = await startEngine();
     publisher.publish([stored(tokens, { first: 1, size: 16 })]);

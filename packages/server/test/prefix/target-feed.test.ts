@@ -2,7 +2,8 @@ import { asTargetIndex, createSeededRandom, silentLogger, silentMeter } from "@e
 import { createEventDecoder, type WireEvent } from "@espalier/engine-model/kv-events";
 import type { Target } from "@espalier/engines";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, tier } from "@espalier/prefix-index";
-import { createLocalOutput, createRecentPrompts, type PromptBlocks, type RecentPrompts } from "@espalier/routing";
+import { createRecentPrompts, type PromptBlocks, type RecentPrompts } from "@espalier/routing";
+import { createLocalOutput } from "@espalier/shared-tree";
 import { createReplayGate, createWorkSlices } from "@espalier/shared-tree/events";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
@@ -94,7 +95,7 @@ async function rig({ history }: RigOptions = {}): Promise<Rig> {
     },
     get state() {
       const { state, reason } = feed.describe();
-      return `${state} ${reason} ${feed.confidence}`;
+      return `${state} ${reason} ${feed.quality}`;
     },
     settle: () => time.advanceAsync(100),
   };
@@ -187,7 +188,7 @@ describe("events become facts of the index", () => {
     socket.tell(0, stored(tokens, { first: 1 }));
     socket.tell(1, { type: "cleared" }, stored(tokens.subarray(0, 16), { first: 1 }));
     expect(depth(prompt)).toBe(1);
-    expect([emptied, forgotten, feed.confidence]).toEqual([[1], [], "complete"]);
+    expect([emptied, forgotten, feed.quality]).toEqual([[1], [], "complete"]);
   });
 
   test.each([24, 5, 16 * 257])(
@@ -197,7 +198,7 @@ describe("events become facts of the index", () => {
       socket.tell(0, stored(tokensOf("a", size), { first: 1, size }));
       expect(feed.describe()).toMatchObject({ unusable: "block-size-ratio", blocks: { gpu: 0 } });
       // So that what is sent there is remembered for long, as without events.
-      expect(feed.confidence).toBe("none");
+      expect(feed.quality).toBe("none");
       expect(index.factCount).toBe(0);
     },
   );
@@ -391,7 +392,7 @@ describe("the end of a feed", () => {
     const live = await liveRig();
     live.socket.tell(0, stored(tokens, { first: 1 }));
     await live.feed.stop();
-    expect(live.feed.confidence).toBe("none");
+    expect(live.feed.quality).toBe("none");
     expect(live.index.factCount).toBe(0);
     expect(live.transport.open).toEqual([]);
     live.socket.tell(1, stored(tokens, { first: 1 }));

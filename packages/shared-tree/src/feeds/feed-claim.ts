@@ -1,7 +1,10 @@
 import { type Origin, stampsPerMs } from "@espalier/mesh";
 import type { FeedJournal } from "./feed-reader.ts";
 
-/** How far routing may rely on a feed's facts; the server's feed states have the details. */
+/**
+ * How reliable a target's feed is. `complete`: it covers everything that the target holds. `partial`: its facts are
+ * true, but the target may hold more. `void`: its facts may be outdated. `none`: there is no feed.
+ */
 export type FeedQuality = "complete" | "partial" | "void" | "none";
 
 /** The reason, as `kv-events` names it, of a feed whose engine has answered that it has published nothing. */

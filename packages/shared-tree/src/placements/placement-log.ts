@@ -54,7 +54,7 @@ export class PlacementLog {
   readonly #reader: PlacementReader;
   readonly #numbers = createRouterNumbers();
   readonly #meters: PlacementMeters;
-  #writer: PlacementWriter;
+  #writer: LogWriter;
   #epoch: number;
 
   constructor(options: PlacementLogOptions) {
@@ -144,8 +144,8 @@ export class PlacementLog {
     this.#writer = this.#begin();
   }
 
-  #begin(): PlacementWriter {
-    return new PlacementWriter({ ...this.#options, meters: this.#meters });
+  #begin(): LogWriter {
+    return new LogWriter({ ...this.#options, meters: this.#meters });
   }
 }
 
@@ -157,7 +157,7 @@ export type PlacementJournal = Pick<
   "placingFeed" | "writePlacements" | "keepPlacements" | "holdsPlacements"
 >;
 
-interface PlacementWriterOptions extends Pick<PlacementLogOptions, "journal" | "bindings" | "clock" | "hlc"> {
+interface LogWriterOptions extends Pick<PlacementLogOptions, "journal" | "bindings" | "clock" | "hlc"> {
   readonly meters: PlacementMeters;
 }
 
@@ -168,8 +168,8 @@ interface ChainWords {
 }
 
 /** The placement log of one epoch of this router. */
-class PlacementWriter {
-  readonly #options: PlacementWriterOptions;
+class LogWriter {
+  readonly #options: LogWriterOptions;
   readonly #runs: WrittenRuns;
   readonly #placed = new PlacementItemWriter();
   readonly #bound = new PlacementItemWriter();
@@ -177,7 +177,7 @@ class PlacementWriter {
   #expiresMs = 0;
   #nextRun = 1;
 
-  constructor(options: PlacementWriterOptions) {
+  constructor(options: LogWriterOptions) {
     this.#options = options;
     this.#runs = new WrittenRuns(options.journal);
   }

@@ -17,6 +17,7 @@ import { FactFold, type FoldState } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { FeedQuality, PostedClaim } from "../feeds/feed-claim.ts";
+import { FeedCoordinator } from "../feeds/feed-coordinator.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
 import { LoadPlane } from "../load/load-plane.ts";
 import { noteKind } from "../notes/note-frame.ts";
@@ -27,7 +28,6 @@ import { Registry, type RegistryDocument } from "../registry/registry.ts";
 import { usageNoteKind } from "../usage/usage-frame.ts";
 import { UsagePlane } from "../usage/usage-plane.ts";
 import { type CollectDeadJournals, createDeadJournals } from "./dead-journals.ts";
-import { FeedCoordinator } from "./feed-coordinator.ts";
 import { createSnapshotRequests, type SnapshotRequests } from "./snapshot-requests.ts";
 
 const upkeepMs = 1_000;

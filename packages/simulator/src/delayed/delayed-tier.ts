@@ -7,12 +7,12 @@ import {
   createPrefixKnowledge,
   createRecentPrompts,
   createSessionBindings,
-  type FeedConfidence,
   type KnowledgeOptions,
   MemoryWatch,
   noFleetUsage,
   type RoutingTarget,
 } from "@espalier/routing";
+import type { FeedQuality } from "@espalier/shared-tree";
 import { NotePlane, type SharedLoad, UsagePlane } from "@espalier/shared-tree";
 import type { RouterView } from "../fleet/router-view.ts";
 import type { SimEngine } from "../fleet/sim-engine.ts";
@@ -186,7 +186,7 @@ function createView(
   } & Pick<RouterView, "sharedLoad" | "sessions" | "isOwn" | "usage">,
 ): RouterView {
   const { broadcaster, usagePlane, notePlane, ...seen } = parts;
-  const confidence: FeedConfidence = sharing === "none" ? "none" : "complete";
+  const quality: FeedQuality = sharing === "none" ? "none" : "complete";
   const knowledge = createPrefixKnowledge({
     clock,
     placementTtlMs,
@@ -196,7 +196,7 @@ function createView(
     // Recent prompts matter where events are incomplete.
     recent: createRecentPrompts(),
     meters: createCacheMeters(silentMeter),
-    feedConfidenceOf: () => confidence,
+    feedQualityOf: () => quality,
     onPlaced: () => {},
   });
   let cancelUpkeep: Cancel = () => {};
@@ -205,7 +205,7 @@ function createView(
     notes: notePlane,
     knowledge,
     watchMemory() {
-      const watch = new MemoryWatch({ clock, index: store.facts, feedConfidenceOf: () => confidence });
+      const watch = new MemoryWatch({ clock, index: store.facts, feedQualityOf: () => quality });
       store.onPlaced((target, chain, count, isOwn) => watch.sent(target, chain, count, isOwn));
       return watch;
     },

@@ -1,6 +1,7 @@
 import type { Clock } from "@espalier/core";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, type PrefixMatches } from "@espalier/prefix-index";
-import { createLocalPlacements, type PlacementWriter, type PrefixStore, type PromptBlocks } from "@espalier/routing";
+import { createLocalPlacements, type PrefixStore } from "@espalier/routing";
+import type { PlacementWriter } from "@espalier/shared-tree";
 import type { SimEngine } from "../fleet/sim-engine.ts";
 import { type OwnPlacement, PendingPlacements } from "./pending-placements.ts";
 import type { SharedKnowledge } from "./shared-knowledge.ts";
@@ -111,7 +112,7 @@ export function createDelayedStore(
   const add = (
     kind: OwnPlacement["kind"],
     target: number,
-    { chain }: PromptBlocks,
+    { chain }: Parameters<PlacementWriter["place"]>[1],
     { blockCount, ttlMs }: { readonly blockCount: number; readonly ttlMs: number },
   ): void => {
     if (blockCount * 2 > chain.length) throw new RangeError(`${chain.length} words are no ${blockCount} blocks`);

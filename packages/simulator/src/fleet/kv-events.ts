@@ -1,6 +1,6 @@
 import type { Cancel, Scheduler } from "@espalier/core";
 import { type LedgerSink, type Tier, tier } from "@espalier/prefix-index";
-import type { EventReading, FeedConfidence, FeedOutput, FeedStatus } from "@espalier/routing";
+import type { EventReading, FeedOutput, FeedQuality, FeedStatus } from "@espalier/shared-tree";
 import { type BlockMove, blockMoveOf, type EngineMessage, type SimEngine } from "./sim-engine.ts";
 
 interface EventSubscriptionOptions {
@@ -28,15 +28,15 @@ export class EventSubscription implements EventReading {
   #isComplete = true;
   /** Known blocks; undefined while the subscriber has received every message. */
   #blocks: BlockSet | undefined;
-  #confidence: FeedConfidence = "void";
+  #quality: FeedQuality = "void";
   #isStopped = false;
 
   constructor(options: EventSubscriptionOptions) {
     this.#options = options;
   }
 
-  get confidence(): FeedConfidence {
-    return this.#confidence;
+  get quality(): FeedQuality {
+    return this.#quality;
   }
 
   async start(): Promise<void> {
@@ -69,7 +69,7 @@ export class EventSubscription implements EventReading {
     const { key } = this.#options.engine;
     const count = (inTier: Tier): number => this.#blocks?.size(inTier) ?? 0;
     const blocks = { gpu: count(tier.gpu), cpu: count(tier.cpu), disk: 0, external: 0 };
-    const state = this.#confidence === "complete" ? "live" : "partial";
+    const state = this.#quality === "complete" ? "live" : "partial";
     const unread = { role: null, owner: null, floatingBlocks: 0, unusable: null };
     return { target: key, state, reason: state, blocks, ...unread };
   }
@@ -170,9 +170,9 @@ export class EventSubscription implements EventReading {
     else this.#report("partial", "partial", "incomplete");
   }
 
-  #report(confidence: FeedConfidence, state: string, reason: string): void {
-    this.#confidence = confidence;
-    this.#options.output.condition({ confidence, state, reason, unusable: undefined });
+  #report(quality: FeedQuality, state: string, reason: string): void {
+    this.#quality = quality;
+    this.#options.output.condition({ quality, state, reason, unusable: undefined });
   }
 }
 

@@ -17,20 +17,27 @@ import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import type { FleetUsage } from "@espalier/routing";
 import {
   createCacheMeters,
+  createLoadPublisher,
   createPrefixKnowledge,
   createRecentPrompts,
   createSessionBindings,
-  createSharedTier,
-  type EventReading,
-  type FeedOutput,
-  type HostedFeed,
+  type LoadPublisher,
   MemoryWatch,
   type PrefixKnowledge,
   type RoutingTarget,
   type SessionBindings,
-  type SharedTier,
 } from "@espalier/routing";
-import { createTargetSlots, type NoteChannel, type Replica, type SharedLoad } from "@espalier/shared-tree";
+import {
+  createSharedTier,
+  createTargetSlots,
+  type EventReading,
+  type FeedOutput,
+  type HostedFeed,
+  type NoteChannel,
+  type Replica,
+  type SharedLoad,
+  type SharedTier,
+} from "@espalier/shared-tree";
 import { blockTokens } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 
@@ -100,6 +107,7 @@ export class RealView implements RouterView {
   readonly usage: FleetUsage;
   readonly notes: NoteChannel;
   readonly #options: RealViewOptions;
+  readonly #publisher: LoadPublisher;
   #feeds: readonly HostedFeed[] = [];
   #cancelUpkeep = (): void => {};
   #isStopped = false;
@@ -135,6 +143,7 @@ export class RealView implements RouterView {
         });
       },
     });
+    this.#publisher = createLoadPublisher(this.tier.replica.load, scheduler);
     this.sharedLoad = this.tier.load;
     this.sessions = createSessionBindings(this.tier.replica.bindings);
     this.notes = this.tier.replica.notes;
@@ -144,7 +153,7 @@ export class RealView implements RouterView {
       placements: this.tier.placements,
       recent: createRecentPrompts(),
       meters: createCacheMeters(meter),
-      feedConfidenceOf: (target) => this.tier.feedConfidenceOf(target),
+      feedQualityOf: (target) => this.tier.feedQualityOf(target),
       onPlaced: () => {},
     });
     this.tier.onNewEpoch((slot) => this.knowledge.forgetPlacements(asTargetIndex(slot)));
@@ -156,7 +165,7 @@ export class RealView implements RouterView {
 
   get isSettled(): boolean {
     return this.#options.engines.every(({ isUp, number }) => {
-      return !isUp || this.tier.feedConfidenceOf(asTargetIndex(number)) === "complete";
+      return !isUp || this.tier.feedQualityOf(asTargetIndex(number)) === "complete";
     });
   }
 
@@ -165,7 +174,7 @@ export class RealView implements RouterView {
     const watch = new MemoryWatch({
       clock: this.#options.clock,
       index,
-      feedConfidenceOf: (slot) => tier.feedConfidenceOf(slot),
+      feedQualityOf: (slot) => tier.feedQualityOf(slot),
     });
     index.setPlacedListener((target, words, blockCount, { by = 0 }) => watch.sent(target, words, blockCount, by === 0));
     return watch;
@@ -180,7 +189,7 @@ export class RealView implements RouterView {
   }
 
   loadChanged(target: RoutingTarget): void {
-    this.tier.publisher.changed(target);
+    this.#publisher.changed(target);
   }
 
   async start(): Promise<void> {
@@ -190,6 +199,7 @@ export class RealView implements RouterView {
       this.index.maintain(clock.nowMs(), upkeepSteps);
     });
     await this.tier.start();
+    await this.#publisher.start();
     // The process may have ended in the meantime.
     if (this.#isStopped) return;
     this.#feeds = engines.map((engine) =>
@@ -204,6 +214,7 @@ export class RealView implements RouterView {
     this.#isStopped = true;
     this.#cancelUpkeep();
     for (const feed of this.#feeds) await feed.stop();
+    await this.#publisher.stop();
     await this.tier.stop();
   }
 }

@@ -24,8 +24,8 @@ function factDifferences(router: number, view: RealView, engine: SimEngine): str
   if (view.index.digest(number).join() !== digestOf(engine)) {
     found.push(`router ${router} holds other blocks of ${key} than the engine`);
   }
-  const confidence = view.tier.replica.qualityOf(key);
-  if (confidence !== "complete") found.push(`router ${router} takes ${key} for ${confidence}`);
+  const quality = view.tier.replica.qualityOf(key);
+  if (quality !== "complete") found.push(`router ${router} takes ${key} for ${quality}`);
   return found;
 }
 

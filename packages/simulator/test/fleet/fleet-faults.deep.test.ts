@@ -66,8 +66,8 @@ test("what is lost for good makes routers distrust that engine only, until its n
   await rig.load({ durationMs: 4 * second, perS: 20 });
   await rig.drain();
   await rig.pass(second);
-  const confidences = fleet.routerNodes.map(({ router }) => router!.view.isSettled);
-  expect(confidences).toEqual([false, false, false]);
+  const qualities = fleet.routerNodes.map(({ router }) => router!.view.isSettled);
+  expect(qualities).toEqual([false, false, false]);
   expect(differencesIn(fleet).every((what) => what.includes("engine-1"))).toBe(true);
   fleet.killEngine(1);
   await rig.pass(second);

@@ -52,9 +52,9 @@ function reportedAtOnce(reading: { tellAll(sink: ReturnType<typeof recordedSink>
 test("who reads from the start is complete and hears everything, in order", async () => {
   const rig = createRig();
   const { output, reading } = await rig.read();
-  expect(reading.confidence).toBe("void");
+  expect(reading.quality).toBe("void");
   rig.time.advance(3 * delayMs);
-  expect(reading.confidence).toBe("complete");
+  expect(reading.quality).toBe("complete");
   rig.answer(12);
   expect(output.sequences).toEqual(rig.messages.map(({ sequence }) => sequence));
   expect(output.held()).toEqual(heldAfter(rig.messages));
@@ -82,7 +82,7 @@ test("who comes late is told what was missed where the engine tells it", async (
   rig.answer(12);
   const { output, reading } = await rig.read();
   rig.time.advance(3 * delayMs);
-  expect(reading.confidence).toBe("complete");
+  expect(reading.quality).toBe("complete");
   expect(output.held()).toEqual(heldAfter(rig.messages));
   rig.answer(5);
   expect(output.sequences).toEqual(rig.messages.map(({ sequence }) => sequence));
@@ -95,7 +95,7 @@ test("who comes late without a replay knows a part, tells nothing wrong, and cou
   rig.faults.setReplay(0, false);
   const { output, reading } = await rig.read();
   rig.time.advance(3 * delayMs);
-  expect(reading.confidence).toBe("partial");
+  expect(reading.quality).toBe("partial");
   expect(output.held()).toEqual([]);
   const before = rig.messages.length;
   rig.answer(4);
@@ -120,7 +120,7 @@ test("lost messages are replayed when the next one shows the gap", async () => {
   expect(output.sequences).toEqual(rig.messages.map(({ sequence }) => sequence));
   expect(output.held()).toEqual(heldAfter(rig.messages));
   expect(output.news).toEqual(["complete"]);
-  expect(reading.confidence).toBe("complete");
+  expect(reading.quality).toBe("complete");
 });
 
 test("lost messages that are not told again are a gap, and what is known from then on is a part", async () => {
@@ -133,7 +133,7 @@ test("lost messages that are not told again are a gap, and what is known from th
   rig.answer(12);
   expect(output.news).toEqual(["complete", `gap ${from}-${from + 2}`, "partial"]);
   expect(output.isComplete).toBe(false);
-  expect(reading.confidence).toBe("partial");
+  expect(reading.quality).toBe("partial");
   const read = rig.messages.filter(({ sequence }) => sequence < from || sequence > from + 2);
   expect(output.held()).toEqual(heldAfter(read));
   expect(reportedAtOnce(reading)).toEqual(output.held());
@@ -145,14 +145,14 @@ test("a new epoch is told as one, and is complete again whatever was missed befo
   rig.faults.setReplay(0, false);
   const { output, reading } = await rig.read();
   rig.answer(2);
-  expect(reading.confidence).toBe("partial");
+  expect(reading.quality).toBe("partial");
   rig.engine.kill();
   rig.time.advance(delayMs);
-  expect(reading.confidence).toBe("void");
+  expect(reading.quality).toBe("void");
   const before = rig.messages.length;
   rig.engine.start();
   rig.time.advance(delayMs);
-  expect(reading.confidence).toBe("complete");
+  expect(reading.quality).toBe("complete");
   rig.answer(12);
   expect(output.news).toEqual(["partial", "void", "new epoch", "complete"]);
   expect(output.sequences).toEqual(rig.messages.slice(before).map(({ sequence }) => sequence));
@@ -165,7 +165,7 @@ test("an engine that was down at first is read once it runs, without an epoch to
   rig.engine.kill();
   const { output, reading } = await rig.read();
   rig.time.advance(second);
-  expect(reading.confidence).toBe("void");
+  expect(reading.quality).toBe("void");
   expect(reportedAtOnce(reading)).toEqual([]);
   rig.engine.start();
   rig.answer(3);
@@ -221,7 +221,7 @@ test("what was missed of an epoch that has ended is a gap, and is not read from 
   rig.time.advance(second);
   expect(output.news.slice(0, 4)).toEqual(["complete", `gap ${from}-${from}`, "partial", "new epoch"]);
   expect(output.held()).toEqual(heldAfter(rig.engine.messages));
-  expect(reading.confidence).toBe("complete");
+  expect(reading.quality).toBe("complete");
   expect(reportedAtOnce(reading)).toEqual(output.held());
 });
 
@@ -262,8 +262,8 @@ for (let seed = 1; seed <= 40; seed++) {
     rig.engine.start();
     rig.time.advance(second);
     expect(reportedAtOnce(reading)).toEqual(output.held());
-    if (reading.confidence === "complete")
+    if (reading.quality === "complete")
       expect(output.held()).toEqual(heldAfter(rig.engine.messages.slice(0, (output.sequences.at(-1) ?? -1) + 1)));
-    else expect(reading.confidence).toBe("partial");
+    else expect(reading.quality).toBe("partial");
   });
 }

@@ -1,5 +1,5 @@
 import type { LedgerSink, Tier } from "@espalier/prefix-index";
-import type { FeedOutput } from "@espalier/routing";
+import type { FeedOutput } from "@espalier/shared-tree";
 import { nameIn } from "./held-blocks.ts";
 
 /** What a reading has told, and what its blocks come to. */
@@ -65,6 +65,6 @@ export function recordedOutput(): RecordedOutput {
       sequences.length = 0;
     },
     emptied: () => news.push("emptied"),
-    condition: ({ confidence }) => news.push(confidence),
+    condition: ({ quality }) => news.push(quality),
   };
 }

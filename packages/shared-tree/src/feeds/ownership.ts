@@ -1,6 +1,5 @@
 import type { Cancel, CounterSeries, GaugeSeries, RouterId, Scheduler, Startable } from "@espalier/core";
 import type { Backend, Member, Origin, ProcessPorts } from "@espalier/mesh";
-import { type FeedQuality, holdsAgainst, type PostedClaim } from "../feeds/feed-claim.ts";
 import type { Replica } from "../replica/replica.ts";
 import {
   backupsFor,
@@ -12,6 +11,7 @@ import {
   rankingOf,
   turnMs,
 } from "./decide-role.ts";
+import { type FeedQuality, holdsAgainst, type PostedClaim } from "./feed-claim.ts";
 
 /** How often feeds without a live claim are checked. */
 const tickMs = 250;

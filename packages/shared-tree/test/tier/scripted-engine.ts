@@ -1,19 +1,19 @@
 import type { Scheduler } from "@espalier/core";
 import { type LedgerSink, tier } from "@espalier/prefix-index";
-import type { EventReading, FeedCondition, FeedOutput } from "../../src/feed-host.ts";
+import type { EventReading, FeedCondition, FeedOutput } from "../../src/feeds/feed-host.ts";
 
 /** How long after its start a reading is connected and has been told everything so far. */
 export const connectMs = 10;
 
 const connecting: FeedCondition = {
-  confidence: "void",
+  quality: "void",
   state: "connecting",
   reason: "connecting",
   unusable: undefined,
 };
-const lost: FeedCondition = { confidence: "void", state: "stale", reason: "socket-lost", unusable: undefined };
-const stopped: FeedCondition = { confidence: "none", state: "off", reason: "stopped", unusable: undefined };
-const live: FeedCondition = { confidence: "complete", state: "live", reason: "complete", unusable: undefined };
+const lost: FeedCondition = { quality: "void", state: "stale", reason: "socket-lost", unusable: undefined };
+const stopped: FeedCondition = { quality: "none", state: "off", reason: "stopped", unusable: undefined };
+const live: FeedCondition = { quality: "complete", state: "live", reason: "complete", unusable: undefined };
 
 type Message = (sink: LedgerSink) => void;
 
@@ -102,7 +102,7 @@ export class ScriptedEngine {
     const sequence = this.#messages.push((sink) => sink.stored(tier.gpu, chain, 0, chain.length / 2)) - 1;
     for (const { output } of this.#connected()) {
       output.gap(sequence, sequence);
-      output.condition({ ...live, confidence: "partial", state: "partial", reason: "gap" });
+      output.condition({ ...live, quality: "partial", state: "partial", reason: "gap" });
     }
   }
 
@@ -154,8 +154,8 @@ class ScriptedReading implements EventReading {
     this.output = output;
   }
 
-  get confidence() {
-    return this.isConnected ? live.confidence : connecting.confidence;
+  get quality() {
+    return this.isConnected ? live.quality : connecting.quality;
   }
 
   async start(): Promise<void> {

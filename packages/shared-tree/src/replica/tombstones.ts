@@ -1,5 +1,6 @@
 import type { Cancel, Clock, Scheduler, Startable } from "@espalier/core";
-import type { Replica, TargetSlots } from "@espalier/shared-tree";
+import type { TargetSlots } from "../facts/target-slots.ts";
+import type { Replica } from "./replica.ts";
 
 export interface TombstoneOptions {
   readonly replica: Pick<Replica, "fold" | "store" | "claimOf" | "forgetTarget">;

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import type { FoldState } from "../../src/facts/fact-fold.ts";
 import type { FactEntry } from "../../src/facts/fact-item.ts";
 import type { FeedClaim, FeedQuality } from "../../src/feeds/feed-claim.ts";
-import { type CoordinatedReader, FeedCoordinator } from "../../src/replica/feed-coordinator.ts";
+import { type CoordinatedReader, FeedCoordinator } from "../../src/feeds/feed-coordinator.ts";
 import { checkpoint, claimOf, feedOf, originOf, record, textOf } from "../documents/journal-fixtures.ts";
 
 const self = originOf("self", 3);

@@ -1,6 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { promptOf, tokensOf } from "../prompts.ts";
-import { scriptedTarget } from "../scripted-target.ts";
 import { chainOf, ScriptedEngine } from "./scripted-engine.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";
 
@@ -54,22 +53,22 @@ describe("facts", () => {
     const target = engine.key;
     expect(cluster.until(() => one.held(target, chain) === 6 && other.held(target, chain) === 6)).toBeLessThan(100);
     cluster.until(() =>
-      [one, other].every(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)) === "complete"),
+      [one, other].every(({ tier, indexOf }) => tier.feedQualityOf(indexOf(engine.key)) === "complete"),
     );
   });
 
   test("of which a message was lost are worth less at both, at once", async () => {
     await readTogether();
     engine.store(chainOf(1, 2));
-    const confidences = () => [one, other].map(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)));
-    cluster.until(() => confidences().join() === "complete,complete");
+    const qualities = () => [one, other].map(({ tier, indexOf }) => tier.feedQualityOf(indexOf(engine.key)));
+    cluster.until(() => qualities().join() === "complete,complete");
     engine.lose(chainOf(2, 2));
-    expect(cluster.until(() => confidences().join() === "partial,partial")).toBeLessThan(100);
+    expect(cluster.until(() => qualities().join() === "partial,partial")).toBeLessThan(100);
   });
 
   test("of a target that nobody reads are worth nothing", async () => {
     await startBoth();
-    expect(one.tier.feedConfidenceOf(one.indexOf("engine-9"))).toBe("none");
+    expect(one.tier.feedQualityOf(one.indexOf("engine-9"))).toBe("none");
   });
 
   test("each of many engines is read for all by one router, and what it holds is told with its tier", async () => {
@@ -102,24 +101,6 @@ describe("guesses", () => {
     other.tier.placements.refute(other.indexOf("engine-1"), prompt, 2);
     cluster.until(() => one.placed("engine-1", prompt.chain) === 2);
     expect(other.placed("engine-1", prompt.chain)).toBe(2);
-  });
-});
-
-describe("load", () => {
-  test("is told to the other router, which has none of its own counted with it, and ends with the request", async () => {
-    await startBoth();
-    const [mine, theirs] = [one.indexOf("engine-1"), other.indexOf("engine-1")];
-    const target = scriptedTarget(mine, "engine-1", { onLoad: () => one.tier.publisher.changed(target) });
-    const ticket = target.load.begin({ promptTokens: 100, uncachedTokens: 40, expectedOutputTokens: 20 });
-    expect(cluster.until(() => other.tier.load.inFlight[theirs] === 1)).toBeLessThan(50);
-    expect(other.tier.load.pendingPrefillTokens[theirs]).toBe(40);
-    expect(one.tier.load.inFlight[mine]).toBe(0);
-    ticket.firstToken();
-    cluster.until(() => other.tier.load.decodeTokens[theirs] === 100);
-    ticket.progress(10);
-    expect(cluster.until(() => other.tier.load.decodeTokens[theirs] === 110)).toBeLessThan(100);
-    ticket.end();
-    expect(cluster.until(() => other.tier.load.inFlight[theirs] === 0)).toBeLessThan(100);
   });
 });
 

@@ -1,9 +1,9 @@
 import { asRouterId, createSeededRandom, type Random, type RouterId, silentLogger, silentMeter } from "@espalier/core";
 import type { Member } from "@espalier/mesh";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import type { FeedRole } from "../../src/feeds/decide-role.ts";
 import type { FeedClaim, FeedQuality, PostedClaim } from "../../src/feeds/feed-claim.ts";
-import type { FeedRole } from "../../src/ownership/decide-role.ts";
-import { Ownership } from "../../src/ownership/ownership.ts";
+import { Ownership } from "../../src/feeds/ownership.ts";
 
 export interface FleetRouter {
   readonly name: string;

@@ -1,6 +1,6 @@
 import type { RouterId } from "@espalier/core";
 import { hashText, mixWord } from "@espalier/mesh";
-import type { FeedQuality, PostedClaim } from "../feeds/feed-claim.ts";
+import type { FeedQuality, PostedClaim } from "./feed-claim.ts";
 
 /**
  * `owner`: reads the events and journals them. `backup`: reads them and keeps the latest, to take over without loss.

@@ -1,8 +1,8 @@
 import type { LoadGauge } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { createLoadPublisher } from "../../src/shared/load-publisher.ts";
-import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
+import { createLoadPublisher } from "../src/load-publisher.ts";
+import { type ScriptedTarget, scriptedTarget } from "./scripted-target.ts";
 
 describe("what this router has sent to an engine", () => {
   function publish() {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import type { HostedFeed } from "../../src/feed-host.ts";
-import { tombstoneMs } from "../../src/shared/tombstones.ts";
+import type { HostedFeed } from "../../src/feeds/feed-host.ts";
+import { tombstoneMs } from "../../src/replica/tombstones.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 import { chainOf, ScriptedEngine } from "./scripted-engine.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";
@@ -97,8 +97,8 @@ test("one that is back before is as it was; one that is back later is read anew 
   feeds = routers.map((router) => router.read(engine));
   engine.store(chainOf(2, 4));
   cluster.until(() => haveIt(4, 1) && haveIt(4, 2));
-  const confidences = () => routers.map(({ tier, indexOf }) => tier.feedConfidenceOf(indexOf(engine.key)));
-  cluster.until(() => confidences().every((confidence) => confidence === "complete"));
+  const qualities = () => routers.map(({ tier, indexOf }) => tier.feedQualityOf(indexOf(engine.key)));
+  cluster.until(() => qualities().every((quality) => quality === "complete"));
 });
 
 test("more engines than there are numbers for come and go", async () => {

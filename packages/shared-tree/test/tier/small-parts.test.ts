@@ -1,10 +1,11 @@
 import { asTargetIndex } from "@espalier/core";
-import { createTargetSlots, type PlacementLog } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { FeedConfidence } from "../../src/prefix/prefix-knowledge.ts";
-import { createReachability } from "../../src/shared/shared-host.ts";
-import { createConfidenceCache, createSharedPlacements, createTargetIndices } from "../../src/shared/shared-tier.ts";
+import { createTargetSlots } from "../../src/facts/target-slots.ts";
+import type { FeedQuality } from "../../src/feeds/feed-claim.ts";
+import { createReachability } from "../../src/feeds/shared-host.ts";
+import type { PlacementLog } from "../../src/placements/placement-log.ts";
+import { createQualityCache, createSharedPlacements, createTargetIndices } from "../../src/shared-tier.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 
 describe("the numbers of targets", () => {
@@ -114,9 +115,9 @@ test("guesses are told by the target's key", () => {
 });
 
 describe("what facts are worth", () => {
-  function confidences() {
+  function qualities() {
     const slots = createTargetSlots(4);
-    const quality: Record<string, FeedConfidence> = {};
+    const quality: Record<string, FeedQuality> = {};
     const asked: string[] = [];
     let listener: (target: string) => void = () => {};
     const replica = {
@@ -134,12 +135,12 @@ describe("what facts are worth", () => {
       quality: quality,
       asked,
       claims: (target: string) => listener(target),
-      known: createConfidenceCache(replica, slots),
+      known: createQualityCache(replica, slots),
     };
   }
 
   test("is asked for once, until claims of that target change", () => {
-    const { slots, quality, asked, claims, known } = confidences();
+    const { slots, quality, asked, claims, known } = qualities();
     const [one, other] = [asTargetIndex(slots.slotOf("a")), asTargetIndex(slots.slotOf("b"))];
     quality.a = "complete";
     for (let turn = 0; turn < 3; turn++) expect([known.of(one), known.of(other)]).toEqual(["complete", "none"]);
@@ -154,7 +155,7 @@ describe("what facts are worth", () => {
   });
 
   test("is another target's once it has the number: nothing is left of the one before", () => {
-    const { slots, quality, known } = confidences();
+    const { slots, quality, known } = qualities();
     quality.a = "complete";
     const number = asTargetIndex(slots.slotOf("a"));
     expect(known.of(number)).toBe("complete");

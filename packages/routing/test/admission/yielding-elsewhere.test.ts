@@ -2,25 +2,21 @@
 
 import { silentMeter } from "@espalier/core";
 import { expect, test } from "vitest";
-import {
-  createAdmission,
-  createAdmissionMeters,
-  defaultAdmissionSettings,
-  noFleetUsage,
-} from "../../src/admission/index.ts";
+import { createAdmission } from "../../src/admission/admission.ts";
+import { createAdmissionMeters } from "../../src/admission/admission-meters.ts";
+import { noFleetUsage } from "../../src/admission/fair-share.ts";
+import { defaultAdmissionSettings } from "../../src/admission/settings.ts";
 import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
-import { TierCluster } from "./tier-rig.ts";
+import { type PairedRouter, startPair } from "../tier-pair.ts";
 
 test("a class partition ends with the lease of a router that died with the last request that yields", async () => {
-  const cluster = new TierCluster();
-  const { clock, scheduler } = cluster.time;
-  const [a, b] = [cluster.add("a"), cluster.add("b")];
-  await Promise.all([a.tier.start(), b.tier.start()]);
-  const at = ({ tier, indexOf }: typeof a) =>
+  const { time, network, addresses, one: a, other: b, until } = await startPair();
+  const { clock, scheduler } = time;
+  const at = ({ publisher, indexOf }: PairedRouter) =>
     ["x", "y"].map((key) => {
       const target: ScriptedTarget = scriptedTarget(indexOf(key), key, {
         clock,
-        onLoad: () => tier.publisher.changed(target),
+        onLoad: () => publisher.changed(target),
       });
       return target;
     });
@@ -41,12 +37,11 @@ test("a class partition ends with the lease of a router that died with the last 
     );
     return count;
   };
-  cluster.until(() => b.tier.backend.members().some(({ state }) => state === "alive"));
+  until(() => b.tier.backend.members().some(({ state }) => state === "alive"));
   open("batch");
   expect(open("interactive")).toBe(2);
   at(a)[0]!.load.begin({ promptTokens: 100, expectedOutputTokens: 10, yields: true });
-  cluster.until(() => open("interactive") === 1, 1_000);
-  cluster.network.kill("127.0.0.1:7000");
-  expect(cluster.until(() => open("interactive") === 2)).toBeLessThanOrEqual(2_000);
-  await Promise.all([a.tier.stop(), b.tier.stop()]);
+  until(() => open("interactive") === 1, 1_000);
+  network.kill(addresses[0]!);
+  expect(until(() => open("interactive") === 2)).toBeLessThanOrEqual(2_000);
 });

@@ -1,10 +1,10 @@
 import { asRouterId, type asTargetIndex, createSeededRandom, silentLogger, silentMeter } from "@espalier/core";
 import { createMesh } from "@espalier/mesh";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
-import { createTargetSlots, type TargetSlots } from "@espalier/shared-tree";
 import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
-import type { HostedFeed } from "../../src/feed-host.ts";
-import { createSharedTier, createTargetIndices, type SharedTier } from "../../src/shared/shared-tier.ts";
+import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
+import type { HostedFeed } from "../../src/feeds/feed-host.ts";
+import { createSharedTier, createTargetIndices, type SharedTier } from "../../src/shared-tier.ts";
 import type { ScriptedEngine } from "./scripted-engine.ts";
 
 /** One router's tier, with what it fills. */

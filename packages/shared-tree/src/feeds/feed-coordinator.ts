@@ -3,8 +3,8 @@ import { type Member, type Origin, originKey } from "@espalier/mesh";
 import type { DeclarationOf } from "../documents/journal.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
-import { canBeOutbid, type FeedClaim, type FeedQuality, holdsAgainst, type PostedClaim } from "../feeds/feed-claim.ts";
-import type { FeedReader } from "../feeds/feed-reader.ts";
+import { canBeOutbid, type FeedClaim, type FeedQuality, holdsAgainst, type PostedClaim } from "./feed-claim.ts";
+import type { FeedReader } from "./feed-reader.ts";
 
 /** The claims of all journals, by target. */
 export class ClaimTable {

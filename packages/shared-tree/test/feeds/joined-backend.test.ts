@@ -2,7 +2,7 @@ import { asRouterId, silentLogger, silentMeter } from "@espalier/core";
 import type { Backend, BackendDescription, Member } from "@espalier/mesh";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { joinedBackend, Ownership } from "../../src/ownership/ownership.ts";
+import { joinedBackend, Ownership } from "../../src/feeds/ownership.ts";
 
 const memberOf = (name: string): Member => ({
   origin: { router: asRouterId(name), epoch: 1 },

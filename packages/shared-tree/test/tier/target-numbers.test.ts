@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { tombstoneMs } from "../../src/shared/tombstones.ts";
+import { tombstoneMs } from "../../src/replica/tombstones.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";
 

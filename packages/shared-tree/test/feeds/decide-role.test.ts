@@ -1,7 +1,7 @@
 import { asRouterId, createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
+import { type Candidate, candidateHash, decideRole, eligibleFor, rankingOf } from "../../src/feeds/decide-role.ts";
 import { type FeedQuality, holdsAgainst, type PostedClaim } from "../../src/feeds/feed-claim.ts";
-import { type Candidate, candidateHash, decideRole, eligibleFor, rankingOf } from "../../src/ownership/decide-role.ts";
 
 const self = asRouterId("self");
 

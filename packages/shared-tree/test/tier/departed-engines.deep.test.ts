@@ -1,7 +1,7 @@
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { afterEach, expect, test } from "vitest";
-import { tombstoneMs } from "../../src/shared/tombstones.ts";
+import { tombstoneMs } from "../../src/replica/tombstones.ts";
 import { chainOf, ScriptedEngine } from "./scripted-engine.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";
 

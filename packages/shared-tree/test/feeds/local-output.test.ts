@@ -1,7 +1,7 @@
 import { asTargetIndex } from "@espalier/core";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
-import { createLocalOutput } from "../../src/feed-host.ts";
+import { createLocalOutput } from "../../src/feeds/feed-host.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 
 test("what events come to is in the index of this router, and what ends with an epoch is forgotten", () => {
@@ -22,7 +22,7 @@ test("what events come to is in the index of this router, and what ends with an 
   output.sink.removed(tier.gpu, chain, 4, 6);
   output.batch({ sequence: 1, timestampUs: 1, checksum: 1 }, { isComplete: true, unknownRemovals: 0 });
   output.gap(2, 3);
-  output.condition({ confidence: "partial", state: "partial", reason: "gap", unusable: undefined });
+  output.condition({ quality: "partial", state: "partial", reason: "gap", unusable: undefined });
   expect([index.factBlockCount(2, tier.gpu), forgotten]).toEqual([4, []]);
   output.emptied();
   output.newEpoch();

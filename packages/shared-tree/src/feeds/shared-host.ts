@@ -1,8 +1,11 @@
 import type { Cancel, Scheduler } from "@espalier/core";
 import type { TierName } from "@espalier/prefix-index";
-import type { FeedReader, FeedRole, Ownership, Replica } from "@espalier/shared-tree";
-import type { EventReading, FeedHost, FeedOutput, FeedStatus, FeedTarget, HostedFeed } from "../feed-host.ts";
-import type { FeedConfidence } from "../prefix/prefix-knowledge.ts";
+import type { Replica } from "../replica/replica.ts";
+import type { FeedRole } from "./decide-role.ts";
+import type { FeedQuality } from "./feed-claim.ts";
+import type { EventReading, FeedHost, FeedOutput, FeedStatus, FeedTarget, HostedFeed } from "./feed-host.ts";
+import type { FeedReader } from "./feed-reader.ts";
+import type { Ownership } from "./ownership.ts";
 
 /** Reads the events of the targets whose feeds this router owns, for all routers. */
 export interface SharedHost extends FeedHost {
@@ -71,7 +74,7 @@ class SharedFeed implements HostedFeed {
     this.#onStop = onStop;
   }
 
-  get confidence(): FeedConfidence {
+  get quality(): FeedQuality {
     return this.#parts.replica.qualityOf(this.#target.key);
   }
 
@@ -125,9 +128,9 @@ class SharedFeed implements HostedFeed {
       newEpoch: () => reader.newEpoch(),
       // Each router's fold ends the placements, its own and this one's.
       emptied: () => {},
-      condition: ({ confidence, state, reason, unusable }) => {
-        reader.setQuality(confidence, state, reason, unusable ?? null);
-        ownership().setQuality(key, confidence);
+      condition: ({ quality, state, reason, unusable }) => {
+        reader.setQuality(quality, state, reason, unusable ?? null);
+        ownership().setQuality(key, quality);
         reachability.note(key, isConnected(state, reason));
       },
     });

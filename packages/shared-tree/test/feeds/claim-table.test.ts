@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/core";
 import { type Origin, originKey } from "@espalier/mesh";
 import { describe, expect, test } from "vitest";
-import { ClaimTable } from "../../src/replica/feed-coordinator.ts";
+import { ClaimTable } from "../../src/feeds/feed-coordinator.ts";
 import { claimOf, originOf } from "../documents/journal-fixtures.ts";
 
 const everybody = () => true;

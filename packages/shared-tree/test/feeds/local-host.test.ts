@@ -2,8 +2,8 @@ import { asTargetIndex } from "@espalier/core";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createLocalHost, createLocalOutput, type FeedTarget } from "../../src/feed-host.ts";
-import { chainOf, connectMs, ScriptedEngine } from "../shared/scripted-engine.ts";
+import { createLocalHost, createLocalOutput, type FeedTarget } from "../../src/feeds/feed-host.ts";
+import { chainOf, connectMs, ScriptedEngine } from "../tier/scripted-engine.ts";
 
 function rig() {
   const time = createVirtualTime();
@@ -22,9 +22,9 @@ test("every feed is read from the moment at which it is opened, into the index o
   const target = { index: asTargetIndex(2), key: "engine-a" };
   engine.store(chainOf(1, 3));
   const feed = host.open(target, engine.readBy("r1"));
-  expect([opened, engine.readers, feed.confidence]).toEqual([[target], ["r1"], "void"]);
+  expect([opened, engine.readers, feed.quality]).toEqual([[target], ["r1"], "void"]);
   time.advance(connectMs);
-  expect([feed.confidence, index.factBlockCount(2, tier.gpu)]).toEqual(["complete", 3]);
+  expect([feed.quality, index.factBlockCount(2, tier.gpu)]).toEqual(["complete", 3]);
   engine.store(chainOf(2, 2));
   expect(index.factBlockCount(2, tier.gpu)).toBe(5);
   feed.attach();

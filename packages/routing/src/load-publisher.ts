@@ -1,6 +1,6 @@
 import type { Cancel, Scheduler, Startable } from "@espalier/core";
 import type { LoadGauge, LoadPlane } from "@espalier/shared-tree";
-import type { RoutingTarget } from "../routing-target.ts";
+import type { RoutingTarget } from "./routing-target.ts";
 
 /** Progress of answers changes all the time, so it is published at this interval. */
 const progressMs = 50;

@@ -1,7 +1,7 @@
 import type { TargetIndex } from "@espalier/core";
 import { type LedgerSink, type PrefixIndex, type TierName, tier } from "@espalier/prefix-index";
-import type { BatchMark } from "@espalier/shared-tree";
-import type { FeedConfidence } from "./prefix/prefix-knowledge.ts";
+import type { BatchMark } from "../facts/engine-epoch.ts";
+import type { FeedQuality } from "./feed-claim.ts";
 
 /** A target whose events are read. */
 export interface FeedTarget {
@@ -13,7 +13,7 @@ export interface FeedTarget {
 
 /** Reads the events of one target, from `start` to `stop`. */
 export interface EventReading {
-  readonly confidence: FeedConfidence;
+  readonly quality: FeedQuality;
   start(): Promise<void>;
   stop(): Promise<void>;
   /** Attaches floating blocks whose position follows from a prompt that was placed here. */
@@ -25,7 +25,7 @@ export interface EventReading {
 
 /** The feed of a target. It lives until the target's engine or event endpoint changes. */
 export interface HostedFeed {
-  readonly confidence: FeedConfidence;
+  readonly quality: FeedQuality;
   /** See `EventReading`. */
   attach(): void;
   describe(): FeedStatus;
@@ -57,9 +57,9 @@ export interface BatchOutcome {
   readonly unknownRemovals: number;
 }
 
-/** Confidence of a feed and the reason. Published to routers that do not read the feed. */
+/** Quality of a feed and the reason. Published to routers that do not read the feed. */
 export interface FeedCondition {
-  readonly confidence: FeedConfidence;
+  readonly quality: FeedQuality;
   readonly state: string;
   readonly reason: string;
   /** Why the events cannot be used. */

@@ -2,9 +2,9 @@ import { asRouterId, type Meter, silentLogger, silentMeter } from "@espalier/cor
 import type { Member } from "@espalier/mesh";
 import { createCountingMeter, createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
+import { candidateHash, eligibleFor, rankingOf } from "../../src/feeds/decide-role.ts";
 import type { FeedQuality, PostedClaim } from "../../src/feeds/feed-claim.ts";
-import { candidateHash, eligibleFor, rankingOf } from "../../src/ownership/decide-role.ts";
-import { maxOwnedTargets, Ownership } from "../../src/ownership/ownership.ts";
+import { maxOwnedTargets, Ownership } from "../../src/feeds/ownership.ts";
 import { Fleet, targetsOf } from "./fleet.ts";
 
 const names = ["a", "b", "c", "d", "e"];

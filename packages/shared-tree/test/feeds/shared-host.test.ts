@@ -1,11 +1,14 @@
 import { asRouterId, asTargetIndex, silentLogger, silentMeter } from "@espalier/core";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
-import { createReplica, createTargetSlots, type FeedReader, type Ownership, type Replica } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
-import type { EventReading, FeedOutput } from "../../src/feed-host.ts";
-import { createReachability, createSharedHost } from "../../src/shared/shared-host.ts";
-import { chainOf, connectMs, ScriptedEngine } from "./scripted-engine.ts";
+import { createTargetSlots } from "../../src/facts/target-slots.ts";
+import type { EventReading, FeedOutput } from "../../src/feeds/feed-host.ts";
+import type { FeedReader } from "../../src/feeds/feed-reader.ts";
+import type { Ownership } from "../../src/feeds/ownership.ts";
+import { createReachability, createSharedHost } from "../../src/feeds/shared-host.ts";
+import { createReplica, type Replica } from "../../src/replica/replica.ts";
+import { chainOf, connectMs, ScriptedEngine } from "../tier/scripted-engine.ts";
 
 const ends: (() => Promise<void>)[] = [];
 afterEach(async () => {
@@ -47,7 +50,7 @@ async function startHost() {
 test("a target is known to the ownership from the beginning, and nothing is read before a role is given", async () => {
   const { reported, host, engine, feed } = await startHost();
   expect([reported, host.targets(), engine.readers]).toEqual([["add a"], ["a"], []]);
-  expect(feed.confidence).toBe("none");
+  expect(feed.quality).toBe("none");
   expect(feed.describe()).toEqual({
     ...{ target: "a", role: "none", owner: null, state: "off", reason: "not-started" },
     ...{ floatingBlocks: 0, unusable: null, blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 } },
@@ -64,7 +67,7 @@ test("an owner reads and claims; what it read is worth what its feed is", async 
   time.advance(100);
   expect(feed.describe()).toMatchObject({ role: "owner", owner: "r1", state: "live", blocks: { gpu: 4 } });
   expect(replica.claimOf("a")).toMatchObject({ origin: { router: "r1" }, claim: { worth: "complete", state: "live" } });
-  expect(feed.confidence).toBe("complete");
+  expect(feed.quality).toBe("complete");
   expect(replica.store.stats().ownFactItems).toBeGreaterThan(0);
 });
 
@@ -221,9 +224,9 @@ test("what a reading says goes to the reader of the feed, message by message", (
   output?.gap(4, 6);
   output?.newEpoch();
   output?.emptied();
-  output?.condition({ confidence: "void", state: "connecting", reason: "socket-lost", unusable: "block size" });
-  output?.condition({ confidence: "partial", state: "live", reason: "gap", unusable: undefined });
-  output?.condition({ confidence: "none", state: "off", reason: "stopped", unusable: undefined });
+  output?.condition({ quality: "void", state: "connecting", reason: "socket-lost", unusable: "block size" });
+  output?.condition({ quality: "partial", state: "live", reason: "gap", unusable: undefined });
+  output?.condition({ quality: "none", state: "off", reason: "stopped", unusable: undefined });
   expect(output?.sink).toBe(reader.sink);
   expect(reported).toEqual([
     ["setRole", "owner"],

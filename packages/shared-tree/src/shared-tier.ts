@@ -11,21 +11,15 @@ import {
 } from "@espalier/core";
 import type { Backend } from "@espalier/mesh";
 import { type PrefixIndex, type Tier, type TierName, tierNames } from "@espalier/prefix-index";
-import {
-  createReplica,
-  epochId,
-  joinedBackend,
-  Ownership,
-  type PlacementLog,
-  type Replica,
-  type SharedLoad,
-  type TargetSlots,
-} from "@espalier/shared-tree";
-import type { FeedConfidence, PlacementWriter } from "../prefix/prefix-knowledge.ts";
-import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
-import { createLoadPublisher, type LoadPublisher } from "./load-publisher.ts";
-import { createReachability, createSharedHost, type SharedHost } from "./shared-host.ts";
-import { createTombstones } from "./tombstones.ts";
+import { epochId } from "./facts/engine-epoch.ts";
+import type { TargetSlots } from "./facts/target-slots.ts";
+import type { FeedQuality } from "./feeds/feed-claim.ts";
+import { joinedBackend, Ownership } from "./feeds/ownership.ts";
+import { createReachability, createSharedHost, type SharedHost } from "./feeds/shared-host.ts";
+import type { SharedLoad } from "./load/load-sums.ts";
+import type { PlacementLog } from "./placements/placement-log.ts";
+import { createReplica, type Replica } from "./replica/replica.ts";
+import { createTombstones } from "./replica/tombstones.ts";
 
 export interface SharedTierOptions {
   readonly router: RouterId;
@@ -59,7 +53,6 @@ export interface SharedTier extends Startable {
   readonly ownership: Ownership;
   /** Here one router reads an engine's events for all. */
   readonly host: SharedHost;
-  readonly publisher: LoadPublisher;
   readonly placements: PlacementWriter;
   readonly load: SharedLoad;
   /**
@@ -67,8 +60,8 @@ export interface SharedTier extends Startable {
    * routers.
    */
   isOwn(target: TargetIndex): boolean;
-  /** Present feed confidence of a target. */
-  feedConfidenceOf(target: TargetIndex): FeedConfidence;
+  /** The present quality of a target. */
+  feedQualityOf(target: TargetIndex): FeedQuality;
   /** Stops taking new work, so that other routers take over its feeds. */
   setDraining(): void;
   /** Calls the listener when any router notices that a target's process was restarted. */
@@ -105,8 +98,7 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
     ),
     blocksOf: (target) => blocksByTier(index, slots.find(target)),
   });
-  const publisher = createLoadPublisher(replica.load, scheduler);
-  const confidence = createConfidenceCache(replica, slots);
+  const quality = createQualityCache(replica, slots);
   const { fleetTargets } = options;
   const tombstones = !fleetTargets
     ? []
@@ -124,16 +116,15 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
         }),
       ];
   return {
-    ...startTogether([replica, joinedBackend({ backend, replica, ownership, scheduler }), publisher, ...tombstones]),
+    ...startTogether([replica, joinedBackend({ backend, replica, ownership, scheduler }), ...tombstones]),
     replica,
     backend,
     ownership,
     host,
-    publisher,
     placements: createSharedPlacements(replica.placements, slots),
     load: replica.load.shared,
     isOwn: (target) => owned[target] === 1,
-    feedConfidenceOf: (target) => confidence.of(target),
+    feedQualityOf: (target) => quality.of(target),
     setDraining() {
       ownership.setDraining(true);
       backend.setDraining(true);
@@ -181,6 +172,22 @@ function blocksByTier(index: PrefixIndex, slot: number): Readonly<Record<TierNam
   return Object.fromEntries(counts) as Record<TierName, number>;
 }
 
+/** A prompt whose blocks are placed. */
+export interface PlacedPrompt {
+  /** Chain hashes of its full blocks, two words each, low word first. */
+  readonly chain: Uint32Array;
+  readonly blockCount: number;
+}
+
+/** Where placements go: to this router's index, and to other routers if there are any. */
+export interface PlacementWriter {
+  place(target: TargetIndex, prompt: PlacedPrompt, ttlMs: number): void;
+  /** The engine itself reported that it holds the prompt. */
+  confirm(target: TargetIndex, prompt: PlacedPrompt, ttlMs: number): void;
+  /** The engine does not hold the prompt's blocks from `fromBlock` on. */
+  refute(target: TargetIndex, prompt: PlacedPrompt, fromBlock: number): void;
+}
+
 /**
  * Publishes placements to all routers and adds them to this router's index at once. Publishes nothing for an engine
  * that has left meanwhile.
@@ -188,7 +195,7 @@ function blocksByTier(index: PrefixIndex, slot: number): Readonly<Record<TierNam
 export function createSharedPlacements(log: PlacementLog, slots: TargetSlots): PlacementWriter {
   const place = (
     index: TargetIndex,
-    { chain, blockCount }: PromptBlocks,
+    { chain, blockCount }: PlacedPrompt,
     ttlMs: number,
     isConfirmed: boolean,
   ): void => {
@@ -205,18 +212,18 @@ export function createSharedPlacements(log: PlacementLog, slots: TargetSlots): P
   };
 }
 
-/** Caches feed confidence by target: decisions read it for every candidate of every request. */
-interface ConfidenceCache {
-  of(target: TargetIndex): FeedConfidence;
+/** Caches feed quality by target: decisions read it for every candidate of every request. */
+interface QualityCache {
+  of(target: TargetIndex): FeedQuality;
 }
 
 /** Caches the replica's answer until a claim changes it. */
-export function createConfidenceCache(
+export function createQualityCache(
   replica: Pick<Replica, "qualityOf" | "onClaims">,
   slots: Pick<TargetSlots, "keyOf" | "find">,
-): ConfidenceCache {
+): QualityCache {
   /** By slot, with the target key that the slot had then. */
-  const known: ({ readonly key: string; readonly confidence: FeedConfidence } | undefined)[] = [];
+  const known: ({ readonly key: string; readonly quality: FeedQuality } | undefined)[] = [];
   replica.onClaims((target) => {
     const slot = slots.find(target);
     if (slot >= 0) known[slot] = undefined;
@@ -227,10 +234,10 @@ export function createConfidenceCache(
       if (key === undefined) return "none";
       let entry = known[target];
       if (entry?.key !== key) {
-        entry = { key, confidence: replica.qualityOf(key) };
+        entry = { key, quality: replica.qualityOf(key) };
         known[target] = entry;
       }
-      return entry.confidence;
+      return entry.quality;
     },
   };
 }

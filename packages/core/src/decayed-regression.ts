@@ -82,7 +82,7 @@ export class DecayedRegression implements SampleSums {
    * adds them all
    */
   add(sample: Sample, elsewhere = 0): void {
-    this.#forget(elsewhere * sample.weight);
+    if (elsewhere > 0) this.#forget(elsewhere * sample.weight);
     this.#forget(sample.weight);
     this.#weight += sample.weight;
     addSample(this, sample);

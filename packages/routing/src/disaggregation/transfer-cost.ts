@@ -1,4 +1,4 @@
-import { DecayedRegression, sumsOf } from "@espalier/core";
+import { DecayedRegression, type Moments } from "@espalier/core";
 
 /** The time to transfer the KV blocks of a prompt from one engine to another. */
 export interface TransferCost {
@@ -48,18 +48,19 @@ export function createTransferCost(
 ): TransferCost {
   const regression = new DecayedRegression([setupMs, msPerToken], memory, priorDecay);
   const { coefficients, matrix, right } = regression;
+  const farMs = setupMs + msPerToken * priorSpanTokens;
+  /** Transfers of no tokens and of `priorSpanTokens`, so many of each. */
+  const priorOf = (count: number): Moments => ({
+    matrix: [2 * count, count * priorSpanTokens, count * priorSpanTokens, count * priorSpanTokens ** 2],
+    right: [count * (setupMs + farMs), count * priorSpanTokens * farMs],
+  });
   const predict = (tokens: number): number => regression.value([1, Math.max(0, tokens)]);
 
   const fit = (): void => {
     const { weight, tokens, ms, squareTokens, tokenMs } = others();
     const sums = { matrix: [weight, tokens, tokens, squareTokens], right: [ms, tokenMs], weight };
     const peers = { sums, own: 1, reported: Math.min(1, maxPeerTransfers / Math.max(least, weight)) };
-    const prior = [0, priorSpanTokens].map((length) => ({
-      features: [1, length],
-      value: setupMs + msPerToken * length,
-      weight: regression.priorWeight(peers),
-    }));
-    regression.solve(sumsOf(prior), peers);
+    regression.solve(priorOf(regression.priorWeight(peers)), peers);
   };
 
   return {

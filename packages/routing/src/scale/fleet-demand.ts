@@ -251,7 +251,7 @@ export class FleetDemand implements Startable {
       samples.reduce((total, sample) => total + sample[name], 0);
     const { targets, ranks, inFlight } = enginesOf(model);
     const batch = batchOf(targets, work, clock.nowMs());
-    const msPerOutputToken = work?.times.msPerOutputToken || usualMsPerOutputToken;
+    const msPerOutputToken = work?.pace.msPerToken || usualMsPerOutputToken;
     // An engine writes a token for each of `batch` answers in the time of one.
     const engineMsPerToken = msPerOutputToken / batch;
     // Each rank of an engine takes requests as an engine of its own would.

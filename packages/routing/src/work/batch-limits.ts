@@ -12,7 +12,7 @@ interface Reading {
 }
 
 /** After this many consecutive reports with the same number running and others waiting, that number is the limit. */
-const repeatsToTell = 4;
+const repeatsAtLimit = 4;
 /** Engines run more than this at once; smaller equal numbers occur by chance. */
 const leastLimit = 16;
 /** Targets with a higher index count as having no limit. */
@@ -40,17 +40,17 @@ export class BatchLimits {
     const readMs = nowMs - signals.ageMs();
     // Ages are differences of times: the same report gives the same time except for rounding.
     if (!(Math.abs(readMs - known.readMs) < 1) && Number.isFinite(readMs)) {
-      take(known, signals, readMs);
+      update(known, signals, readMs);
       if (signals.running > this.#most) this.#most = signals.running;
     }
     return known.limit < this.#most ? Number.NaN : known.limit;
   }
 }
 
-function take(known: Reading, { running, waiting }: RoutingTarget["signals"], readMs: number): void {
+function update(known: Reading, { running, waiting }: RoutingTarget["signals"], readMs: number): void {
   known.readMs = readMs;
   const isFull = waiting >= 1 && running >= leastLimit;
   known.repeats = isFull && running === known.running ? known.repeats + 1 : isFull ? 1 : 0;
   known.running = running;
-  if (known.repeats >= repeatsToTell) known.limit = running;
+  if (known.repeats >= repeatsAtLimit) known.limit = running;
 }

@@ -12,8 +12,8 @@ export class BusyShare {
   /** By target, in milliseconds of work. Later work counts more, by a factor of `e` per window since the base. */
   #work = new Float64Array(firstTargets);
   /** By target, what the others had sent when this was last read, and that time; -Infinity before. */
-  #heardMs = new Float64Array(firstTargets);
-  #lookedMs = new Float64Array(firstTargets).fill(Number.NEGATIVE_INFINITY);
+  #reportedMs = new Float64Array(firstTargets);
+  #readMs = new Float64Array(firstTargets).fill(Number.NEGATIVE_INFINITY);
   #baseMs: number;
 
   constructor(clock: Clock) {
@@ -30,16 +30,16 @@ export class BusyShare {
   }
 
   /** Adds what other routers have sent to a target since the last call. Assumes that it arrived evenly. */
-  heard(target: number, { sentWorkMs, sinceMs }: Pick<SharedLoad, "sentWorkMs" | "sinceMs">, nowMs: number): void {
+  receive(target: number, { sentWorkMs, sinceMs }: Pick<SharedLoad, "sentWorkMs" | "sinceMs">, nowMs: number): void {
     if (target >= sentWorkMs.length) return;
     if (target >= this.#work.length) this.#grow(target + 1);
-    const workMs = sentWorkMs[target]! - this.#heardMs[target]!;
+    const workMs = sentWorkMs[target]! - this.#reportedMs[target]!;
     if (workMs > 0) {
-      const tookMs = nowMs - Math.max(sinceMs, this.#lookedMs[target]!);
-      this.#heardMs[target]! += workMs;
+      const tookMs = nowMs - Math.max(sinceMs, this.#readMs[target]!);
+      this.#reportedMs[target]! += workMs;
       this.sent(target, workMs * this.#countedShare(tookMs));
     }
-    this.#lookedMs[target] = nowMs;
+    this.#readMs[target] = nowMs;
   }
 
   /** Decayed work sent to a target. `of` takes the sum over targets. */
@@ -82,8 +82,8 @@ export class BusyShare {
   #grow(least: number): void {
     const length = Math.max(least, 2 * this.#work.length);
     this.#work = widened(this.#work, length, 0);
-    this.#heardMs = widened(this.#heardMs, length, 0);
-    this.#lookedMs = widened(this.#lookedMs, length, Number.NEGATIVE_INFINITY);
+    this.#reportedMs = widened(this.#reportedMs, length, 0);
+    this.#readMs = widened(this.#readMs, length, Number.NEGATIVE_INFINITY);
   }
 }
 

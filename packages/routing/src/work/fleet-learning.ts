@@ -61,7 +61,7 @@ export function createFleetLearning(options: FleetLearningOptions): FleetLearnin
       pool = new SharedPool(clock);
       pools.set(model, pool);
     }
-    meters.heard(take(note, pool.work));
+    meters.received(take(note, pool.work));
   };
   let cancels: readonly Cancel[] = [];
   return {
@@ -83,7 +83,7 @@ export function createFleetLearning(options: FleetLearningOptions): FleetLearnin
         channel.onNote(receive),
         scheduler.every(firstPublishMs, () => {
           for (const [model, pool] of pools) {
-            if (encoder.encode(model).length <= maxModelBytes) pool.tell(channel, keyPrefix + model);
+            if (encoder.encode(model).length <= maxModelBytes) pool.publish(channel, keyPrefix + model);
           }
         }),
       ];
@@ -94,7 +94,7 @@ export function createFleetLearning(options: FleetLearningOptions): FleetLearnin
   };
 }
 
-function take(note: Note, work: PoolWork): Parameters<LearnedMeters["heard"]>[0] {
+function take(note: Note, work: PoolWork): Outcome {
   try {
     const times = readTimesNote(note.bytes);
     const isTaken = work.fleet.receive(note.origin.router, olderBy(times, note.ageMs));
@@ -127,7 +127,7 @@ class SharedPool {
     this.work = new PoolWork(clock);
   }
 
-  tell(channel: NoteChannel, key: string): void {
+  publish(channel: NoteChannel, key: string): void {
     const { samples } = this.work;
     const isFirst = samples <= firstSamples;
     const nowMs = this.#clock.nowMs();
@@ -168,24 +168,24 @@ function differ(now: LearnedTimes, published: LearnedTimes): boolean {
 }
 
 /** `implausible`: readable, but impossible. */
-type LearnedAs = "taken" | "implausible" | "invalid";
+type Outcome = "taken" | "implausible" | "invalid";
 
 /** Metrics of the notes on learned times. */
 interface LearnedMeters {
-  heard(as: LearnedAs): void;
+  received(outcome: Outcome): void;
 }
 
 /** Registers the metrics. */
 function createLearnedMeters(meter: Meter): LearnedMeters {
-  const heard = meter.counter({
+  const received = meter.counter({
     name: "espalier_learned_times_received_total",
-    help: "What other routers told of the times that engines take, by whether it could be used.",
+    help: "Learned times of engines received from other routers, by whether they could be used.",
     labels: ["outcome"],
   });
   const outcomes = {
-    taken: heard.series("taken"),
-    implausible: heard.series("implausible"),
-    invalid: heard.series("invalid"),
+    taken: received.series("taken"),
+    implausible: received.series("implausible"),
+    invalid: received.series("invalid"),
   };
-  return { heard: (as) => outcomes[as].add() };
+  return { received: (outcome) => outcomes[outcome].add() };
 }

@@ -37,7 +37,7 @@ interface Estimate {
 }
 
 /** A router that is off by this factor is an outlier: its engines or its clock differ. */
-const oddFactor = 4;
+const outlierFactor = 4;
 /** Bound of a router's weight, relative to the median. */
 export const maxCounted = 2;
 
@@ -80,7 +80,8 @@ function countedShares(estimates: readonly Estimate[], own: Estimate | undefined
   const known = estimates.filter(({ weight }) => weight > 0);
   const reliable = known.filter(({ isReliable }) => isReliable);
   const usual = own?.log ?? lowerMedian((reliable.length > 0 ? reliable : known).map(({ log }) => log));
-  const isUsual = ({ log, weight }: Estimate): boolean => weight > 0 && Math.abs(log - usual) <= Math.log(oddFactor);
+  const isUsual = ({ log, weight }: Estimate): boolean =>
+    weight > 0 && Math.abs(log - usual) <= Math.log(outlierFactor);
   const weights = estimates.filter(isUsual).map(({ weight }) => weight);
   const most = Math.max(
     maxCounted * lowerMedian(own ? [...weights, own.weight] : weights),

@@ -6,11 +6,10 @@ import { PoolDemand } from "../scale/pool-demand.ts";
 import { AnswerPace } from "./answer-pace.ts";
 import { BatchLimits } from "./batch-limits.ts";
 import { BusyShare } from "./busy-share.ts";
-import { DecisionSnapshot, PoolTimes } from "./decision-snapshot.ts";
+import { DecisionSnapshot, UnlearnedPace } from "./decision-snapshot.ts";
 import { FetchRates, priorFetch } from "./fetch-rates.ts";
 import { FleetSums } from "./fleet-sums.ts";
-import type { LearnedFetch, LearnedTimes } from "./learned-times.ts";
-import { slowTiers } from "./learned-times.ts";
+import { type LearnedFetch, type LearnedTimes, type SlowTier, slowTiers } from "./learned-times.ts";
 import { PrefillRates, type PrefillSample, type PromptPart, type RatedTarget } from "./prefill-rates.ts";
 import { SharedSteps } from "./shared-steps.ts";
 
@@ -22,8 +21,8 @@ export class PoolWork {
   readonly fetches: FetchRates;
   readonly pace: AnswerPace;
   readonly steps = new SharedSteps({ observe: (target, sample) => this.#learn(target, sample) });
-  /** The times expected from all of this. */
-  readonly times: PoolTimes;
+  /** For prompts sent before anything is learned. */
+  readonly unlearned = new UnlearnedPace();
   readonly busy: BusyShare;
   readonly limits = new BatchLimits();
   /** What this router measures of the pool's load. */
@@ -43,7 +42,6 @@ export class PoolWork {
     this.rates = new PrefillRates(this.fleet);
     this.fetches = new FetchRates(this.fleet);
     this.pace = new AnswerPace(this.fleet);
-    this.times = new PoolTimes({ rates: this.rates, pace: this.pace, fetches: this.fetches });
   }
 
   /** What this router has learned itself, to be published. */
@@ -67,13 +65,12 @@ export class PoolWork {
 
   /** The pool at the time of a decision. */
   snapshot(shared: SharedLoad): DecisionSnapshot {
-    return new DecisionSnapshot({
-      times: this.times,
-      busy: this.busy,
-      limits: this.limits,
-      shared,
-      nowMs: this.#clock.nowMs(),
-    });
+    return new DecisionSnapshot(this, shared, this.#clock.nowMs());
+  }
+
+  /** Milliseconds to fetch a token from a tier; NaN while nothing is learned. */
+  fetchMsPerToken(target: RatedTarget, tier: SlowTier): number {
+    return this.fetches.msPerKilotoken(target, tier, priorFetch(this.rates.msPerToken)) / 1e3;
   }
 
   /** Each prompt teaches either computing or fetching, because fetched tokens are not computed. */
@@ -87,9 +84,9 @@ export class PoolWork {
     const { fetched, elapsedMs, hasWaited } = sample;
     if (!fetched || hasWaited) return;
     const setupMs = fetched.peer > 0 ? pullSetupMs : 0;
-    const computeMs = this.times.firstTokenMs(target, sample) + setupMs;
+    const computeMs = this.rates.firstTokenMs(target, sample) + setupMs;
     const atMs = this.#clock.nowMs();
-    this.fetches.observe(target, { fetched, elapsedMs, computeMs, atMs }, this.times.fetchPrior);
+    this.fetches.observe(target, { fetched, elapsedMs, computeMs, atMs }, priorFetch(this.rates.msPerToken));
   }
 
   #learnedFetches(): readonly LearnedFetch[] {
@@ -133,7 +130,7 @@ export class PromptWork {
   /** Expected milliseconds of computing, by what is learned so far. */
   get expectedMs(): number {
     const { pool, target, part } = this.#parts;
-    return pool.times.workMs(target, part);
+    return pool.rates.workMs(target, part);
   }
 
   /**

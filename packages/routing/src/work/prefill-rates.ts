@@ -126,6 +126,13 @@ export class PrefillRates {
     return this.factorOf(target) * (this.msPerToken * uncachedTokens + this.msPerTokenPair * pairs);
   }
 
+  /** Milliseconds to a first token if no work is queued before it and nothing has to be fetched. */
+  firstTokenMs(target: RatedTarget, step: PromptStep): number {
+    const [kilotokens, megapairs] = featuresOf(step);
+    const { msPerKilotoken, msPerMegapair, fixedMs } = this.fit;
+    return this.factorOf(target) * (msPerKilotoken * kilotokens + msPerMegapair * megapairs + fixedMs);
+  }
+
   /** Targets from index `maxRatedTargets` on teach only the pool. */
   observe(target: RatedTarget, sample: PrefillSample): void {
     const [tokens, pairs] = featuresOf(sample);
@@ -311,7 +318,7 @@ function asFit(coefficients: Float64Array): PrefillFit {
 }
 
 /** The factors of a fit's three products: thousand tokens, million pairs, and one. */
-export function featuresOf({ uncachedTokens, matchedTokens, sameStep = [] }: PromptStep): [number, number, number] {
+function featuresOf({ uncachedTokens, matchedTokens, sameStep = [] }: PromptStep): [number, number, number] {
   let tokens = 0;
   let pairs = 0;
   for (const part of [{ uncachedTokens, matchedTokens }, ...sameStep]) {

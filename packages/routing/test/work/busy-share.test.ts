@@ -92,7 +92,7 @@ describe("what other routers send counts like what this one does", () => {
     const share = new BusyShare(time.clock);
     const shared = { sentWorkMs: new Float64Array(8), sinceMs: time.clock.nowMs() + sinceMs };
     const of = (engines = 1): number => {
-      for (let target = 0; target < 9; target++) share.heard(target, shared, time.clock.nowMs());
+      for (let target = 0; target < 9; target++) share.receive(target, shared, time.clock.nowMs());
       let sent = 0;
       for (let target = 0; target < 9; target++) sent += share.sentTo(target);
       return share.of(sent, engines) / caution;
@@ -148,10 +148,10 @@ describe("what other routers send counts like what this one does", () => {
     others(600, 7);
     time.advance(1);
     expect(of()).toBeCloseTo(0.6, 1);
-    share.heard(8, { sentWorkMs: new Float64Array(8), sinceMs: 0 }, time.clock.nowMs());
+    share.receive(8, { sentWorkMs: new Float64Array(8), sinceMs: 0 }, time.clock.nowMs());
     expect(share.sentTo(8)).toBe(0);
     // Columns grow on the way.
-    share.heard(70, { sentWorkMs: new Float64Array(71).fill(500), sinceMs: 0 }, time.clock.nowMs());
+    share.receive(70, { sentWorkMs: new Float64Array(71).fill(500), sinceMs: 0 }, time.clock.nowMs());
     expect(share.sentTo(70)).toBeGreaterThan(450);
     expect(share.sentTo(69)).toBe(0);
   });
@@ -192,7 +192,7 @@ describe.each([1, 2])("eight routers see the share that one sees that sends ever
     });
     const many = Array.from({ length: routers }, share);
     const look = ({ busy, shared }: ReturnType<typeof share>): void => {
-      for (let target = 0; target < targets; target++) busy.heard(target, shared, time.clock.nowMs());
+      for (let target = 0; target < targets; target++) busy.receive(target, shared, time.clock.nowMs());
     };
     const run = (durationMs: number): void => {
       const untilMs = time.clock.nowMs() + durationMs;

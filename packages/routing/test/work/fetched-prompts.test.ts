@@ -129,9 +129,9 @@ test("a router that joins expects of tiers what the others have learned, before 
   time.advance(publishMs);
   const reported = joiner.workOf("m");
   expect(reported.fetches.samples).toBe(0);
-  const expected = work.times.fetchMsPerToken(target, "cpu");
-  expect(reported.times.fetchMsPerToken(target, "cpu") / expected).toBeCloseTo(1, 1);
-  expect(reported.times.fetchMsPerToken(target, "disk")).toBeNaN();
+  const expected = work.fetchMsPerToken(target, "cpu");
+  expect(reported.fetchMsPerToken(target, "cpu") / expected).toBeCloseTo(1, 1);
+  expect(reported.fetchMsPerToken(target, "disk")).toBeNaN();
   expect(reported.learned.fetches).toEqual([]);
   await first.stop();
   await joiner.stop();
@@ -144,7 +144,7 @@ test("what is seen here goes over what others say, when they are four times off 
       ...{ ...work.learned, ageMs: 0 },
       fetches: [{ tier: "cpu", msPerKilotoken, sums: sumsOfFetch(msPerKilotoken, 40), ageMs: 0 }],
     });
-  const expected = () => 1e3 * work.times.fetchMsPerToken(target, "cpu");
+  const expected = () => 1e3 * work.fetchMsPerToken(target, "cpu");
   expect(tell(90)).toBe(true);
   expect(expected()).toBeGreaterThan(60);
   sendMany(work, 100);

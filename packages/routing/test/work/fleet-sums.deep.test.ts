@@ -173,7 +173,7 @@ describe("N routers know together what one knows that sees everything", () => {
         for (const uncachedTokens of [500, 4_000, 30_000]) {
           for (const index of [0, 3]) {
             const part = { uncachedTokens, matchedTokens: 1_000 };
-            const ratio = work.times.workMs(targetOf(index), part) / one.times.workMs(targetOf(index), part);
+            const ratio = work.rates.workMs(targetOf(index), part) / one.rates.workMs(targetOf(index), part);
             expect(Math.abs(ratio - 1), `seed ${seed}, engine ${index}: ${ratio}`).toBeLessThan(0.05);
           }
         }

@@ -43,19 +43,12 @@ const tell = (to: PoolWork, from: PoolWork, router = "other") => to.fleet.receiv
 describe("a router alone", () => {
   test("expects what it has learned itself, to the last bit", () => {
     const work = routerAfter(60, (index) => scaled(index === 2 ? 3 : 1));
-    const { msPerToken, msPerTokenPair, fixedMs } = work.rates;
-    expect(work.times.expected()).toEqual({ msPerToken, msPerTokenPair, fixedMs, isLearned: true });
-    expect(new PoolWork(time.clock).times.expected()).toMatchObject({
-      msPerToken: 0.125,
-      fixedMs: 20,
-      isLearned: false,
-    });
+    expect(work.rates.isLearned).toBe(true);
+    const { msPerToken, fixedMs, isLearned } = new PoolWork(time.clock).rates;
+    expect({ msPerToken, fixedMs, isLearned }).toEqual({ msPerToken: 0.125, fixedMs: 20, isLearned: false });
     expect(work.rates.ownFit).toEqual(work.rates.fit);
-    for (let index = 0; index < 5; index++) {
-      expect(work.times.workMs(targetOf(index), part)).toBe(work.rates.workMs(targetOf(index), part));
-    }
     work.pace.observe(11, 200);
-    expect(work.times.msPerOutputToken).toBe(20);
+    expect(work.pace.msPerToken).toBe(20);
   });
 });
 
@@ -65,8 +58,8 @@ describe("a router that has just come", () => {
     const joiner = new PoolWork(time.clock);
     for (const [at, other] of others.entries()) tell(joiner, other, `router-${at}`);
     const mean = (others[0].rates.workMs(targetOf(0), part) + others[1].rates.workMs(targetOf(0), part)) / 2;
-    expect(joiner.times.workMs(targetOf(0), part) / mean).toBeCloseTo(1, 1);
-    expect(Math.abs(joiner.times.workMs(targetOf(0), part) / mean - 1)).toBeLessThan(0.02);
+    expect(joiner.rates.workMs(targetOf(0), part) / mean).toBeCloseTo(1, 1);
+    expect(Math.abs(joiner.rates.workMs(targetOf(0), part) / mean - 1)).toBeLessThan(0.02);
   });
 
   test("knows which target differs, and by how much, before it has sent anything there", () => {
@@ -75,12 +68,12 @@ describe("a router that has just come", () => {
     tell(joiner, other);
     for (let index = 0; index < 4; index++) {
       const expected = other.rates.workMs(targetOf(index), part);
-      expect(joiner.times.workMs(targetOf(index), part) / expected).toBeCloseTo(1, 1);
+      expect(joiner.rates.workMs(targetOf(index), part) / expected).toBeCloseTo(1, 1);
     }
-    expect(joiner.times.factorOf(targetOf(0))).toBe(1);
-    expect(joiner.times.factorOf(targetOf(2))).toBeGreaterThan(2);
-    const [alike, slow] = [0, 2].map((index) => joiner.times.firstTokenMs(targetOf(index), part));
-    expect(slow! / alike!).toBe(joiner.times.factorOf(targetOf(2)));
+    expect(joiner.rates.factorOf(targetOf(0))).toBe(1);
+    expect(joiner.rates.factorOf(targetOf(2))).toBeGreaterThan(2);
+    const [alike, slow] = [0, 2].map((index) => joiner.rates.firstTokenMs(targetOf(index), part));
+    expect(slow! / alike!).toBe(joiner.rates.factorOf(targetOf(2)));
   });
 });
 
@@ -90,13 +83,13 @@ describe("what a router sees itself", () => {
     const work = new PoolWork(time.clock);
     tell(work, other);
     const truth = routerAfter(200).rates.workMs(targetOf(0), part);
-    expect(work.times.workMs(targetOf(0), part) / truth).toBeGreaterThan(5);
+    expect(work.rates.workMs(targetOf(0), part) / truth).toBeGreaterThan(5);
     for (let round = 0; round < 20; round++) {
       seeMore(work, 4);
       tell(work, other);
     }
     expect(work.fleet.routers).toBe(0);
-    expect(Math.abs(work.times.workMs(targetOf(0), part) / truth - 1)).toBeLessThan(0.1);
+    expect(Math.abs(work.rates.workMs(targetOf(0), part) / truth - 1)).toBeLessThan(0.1);
   });
 
   test("goes over what others have seen of other engines, and they go on as they do", () => {
@@ -107,7 +100,7 @@ describe("what a router sees itself", () => {
       tell(work, other);
       seeMore(work, 8);
     }
-    expect(work.times.workMs(targetOf(0), part) / truth).toBeLessThan(2.6);
+    expect(work.rates.workMs(targetOf(0), part) / truth).toBeLessThan(2.6);
   });
 
   test("long ago counts for less than what others see now", () => {
@@ -116,7 +109,7 @@ describe("what a router sees itself", () => {
     const other = routerAfter(100);
     tell(work, other);
     const truth = other.rates.workMs(targetOf(0), part);
-    expect(work.times.workMs(targetOf(0), part) / truth).toBeLessThan(1.3);
+    expect(work.rates.workMs(targetOf(0), part) / truth).toBeLessThan(1.3);
   });
 });
 
@@ -127,7 +120,7 @@ test("alike engines look alike to a router that knows some of them itself and so
     work.rates.observe(targetOf(0), measured(usualEngine, anyPrompt(random), random));
   }
   tell(work, other);
-  for (let index = 0; index < 4; index++) expect(work.times.factorOf(targetOf(index))).toBe(1);
+  for (let index = 0; index < 4; index++) expect(work.rates.factorOf(targetOf(index))).toBe(1);
 });
 
 test("what is told is what the router has seen itself, nothing of what it was told", () => {

@@ -45,7 +45,7 @@ describe("the backlog before anything is learned", () => {
    * taken long was expected to take as long again there alone: everything went to it, and waited longest.
    */
   test("of engines of which nothing is learned is at each what the slowest has shown it to be", () => {
-    const { fixedMs } = work.times.expected();
+    const { fixedMs } = work.rates;
     const other = scriptedTarget(1, "engine-b", { clock: time.clock });
     begin(400);
     time.advance(1_500);
@@ -61,7 +61,7 @@ describe("the backlog before anything is learned", () => {
     expect(backlogMs(small)).toBeCloseTo(2_000, 9);
     // With the first answer it is known better.
     work.rates.observe(target, { uncachedTokens: 9_000, matchedTokens: 0, elapsedMs: 2_000, hasWaited: false });
-    expect(work.times.expected().isLearned).toBe(true);
+    expect(work.rates.isLearned).toBe(true);
     expect(backlogMs(other)).toBeLessThan(400);
   });
 });
@@ -77,7 +77,7 @@ describe("the backlog", () => {
   function learn(): number {
     const sample = { uncachedTokens: 1_000, matchedTokens: 0, elapsedMs: 140, hasWaited: false };
     for (let answer = 0; answer < 32; answer++) work.rates.observe(target, sample);
-    return work.times.expected().fixedMs;
+    return work.rates.fixedMs;
   }
 
   test("is what was sent, less the time since the step before it, and begins anew at each first token", () => {
@@ -129,7 +129,7 @@ describe("the backlog", () => {
 
   test("of engines of which nothing is learned is expected to take as long again as it took", () => {
     const first = begin(400);
-    const { fixedMs } = work.times.expected();
+    const { fixedMs } = work.rates;
     time.advance(100);
     expect(backlogMs()).toBeCloseTo(300 + fixedMs, 9);
     time.advance(300);
@@ -358,7 +358,7 @@ describe("a decision", () => {
     const other = scriptedTarget(1, "engine-b", { clock: time.clock });
     const pool = { policy: noting, work };
     const selection = selectorOf().select(pool, [target, other], { features, prompt: undefined }, none);
-    expect(backlogs[0]).toBeCloseTo(300 + work.times.expected().fixedMs, 9);
+    expect(backlogs[0]).toBeCloseTo(300 + work.rates.fixedMs, 9);
     expect(backlogs[1]).toBe(0);
     expect(seen).toMatchObject({ busyShare: work.busy.of(work.busy.sentTo(target.index), 2), msPerOutputToken: 20 });
     const alone = seen?.busyShare ?? Number.NaN;

@@ -42,7 +42,7 @@ async function learn(seed: number, cpuLoadMsPerBlock: number) {
   await fleet.run(clock.nowMs() + 3_000);
   const [first, second, joiner] = fleet.routerNodes.map(({ router }) => router!.pool.work!);
   const target = { index: fleet.engines[0]!.number, key: fleet.engines[0]!.key };
-  const of = (work = joiner!): number => 1e3 * work.times.fetchMsPerToken(target, "cpu");
+  const of = (work = joiner!): number => 1e3 * work.fetchMsPerToken(target, "cpu");
   const found = { first: of(first), second: of(second), joiner: of(), samples: first!.fetches.samples };
   await fleet.stop();
   return found;

@@ -35,11 +35,11 @@ describe.each(["real", "delays"] as const)("a router that joins others that have
     expect(joiner!.rates.samples).toBe(0);
     for (const target of targets) {
       const others = (first!.rates.workMs(target, part) + second!.rates.workMs(target, part)) / 2;
-      expect(Math.abs(joiner!.times.workMs(target, part) / others - 1)).toBeLessThan(0.05);
+      expect(Math.abs(joiner!.rates.workMs(target, part) / others - 1)).toBeLessThan(0.05);
       // What is believed before anything is learned is nowhere near.
-      expect(Math.abs(new PoolWork(fleet.time.clock).times.workMs(target, part) / others - 1)).toBeGreaterThan(0.25);
+      expect(Math.abs(new PoolWork(fleet.time.clock).rates.workMs(target, part) / others - 1)).toBeGreaterThan(0.25);
     }
-    expect(joiner!.times.msPerOutputToken).toBeGreaterThan(0);
+    expect(joiner!.pace.msPerToken).toBeGreaterThan(0);
     await fleet.stop();
   });
 });

@@ -332,3 +332,44 @@ test("an engine whose models change is found under the new ones", async () => {
   });
   await waitFor(async () => (await ids(router))[0] === "second", { what: "the new model" });
 });
+
+interface Seen {
+  readonly candidates: { readonly prefillMsPerToken: ArrayLike<number> };
+  readonly eligible: ArrayLike<number>;
+}
+
+// An adapter learned the times of its engines alone and from nothing, though they are the base model's engines.
+test("what requests for an adapter take teaches what its base model's engines take", async () => {
+  const models: readonly Json[] = [{ id: "base" }, { id: "sql", parent: "base" }, { id: "other" }];
+  const listed = models.map((model) => ({ root: model.id, parent: null, ...model }));
+  const engines = await Promise.all(
+    [1, 2].map(() =>
+      httpEngine(
+        rig,
+        ({ response }) => {
+          response.writeHead(200, { "content-type": "text/event-stream" });
+          response.end('data: {"choices":[{"index":0,"delta":{"content":"x"}}]}\n\ndata: [DONE]\n\n');
+        },
+        { listed },
+      ),
+    ),
+  );
+  let msPerToken = Number.NaN;
+  const score = ({ candidates: { prefillMsPerToken }, eligible }: Seen, out: Float64Array): void => {
+    msPerToken = prefillMsPerToken[eligible[0]!]!;
+    out.fill(0);
+  };
+  const router = await rig.router({
+    engines: engines.map(({ url }) => url),
+    config: { policy: "mine" },
+    extensions: { policies: { mine: { terms: [{ scorer: { name: "seeing", score }, weight: 1 }] } } },
+  });
+  const expectedOf = async (model: string): Promise<number> => {
+    await post(`${router.url}/v1/chat/completions`, chat({ model, stream: true }));
+    return msPerToken;
+  };
+  const assumed = 0.125;
+  expect(await expectedOf("sql")).toBe(assumed);
+  expect(await expectedOf("base")).not.toBe(assumed);
+  expect(await expectedOf("other")).toBe(assumed);
+});

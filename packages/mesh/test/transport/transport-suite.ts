@@ -89,6 +89,7 @@ export function describeTransport(name: string, rigOf: () => TransportRig): void
     boundsFrames(rigOf);
     trustsMidway(rigOf);
     endsConnections(rigOf);
+    keepsConnectionsApart(rigOf);
     endsDials(rigOf);
   });
 }
@@ -186,6 +187,11 @@ function trustsMidway(rigOf: () => TransportRig): void {
 
 async function connectAgain(from: Transport, to: Transport): Promise<{ dialed: Connection; atDialer: Heard }> {
   await startListening(from);
+  return dialFrom(from, to);
+}
+
+/** One more connection from a transport that runs. */
+async function dialFrom(from: Transport, to: Transport): Promise<{ dialed: Connection; atDialer: Heard }> {
   const atDialer = listen();
   let dialed: Connection | undefined;
   from.dial(to.address, {
@@ -233,6 +239,46 @@ function endsConnections(rigOf: () => TransportRig): void {
     expect([atDialer.ends.length, atAcceptor.ends.length]).toEqual([1, 1]);
     await listener.stop();
     expect(() => listener.dial("127.0.0.1:1", { ...listen(), opened() {} })).toThrow(TypeError);
+  });
+}
+
+function keepsConnectionsApart(rigOf: () => TransportRig): void {
+  test("many connections between two transports at once each carry their own frames in order", async () => {
+    const rig = rigOf();
+    const [from, to] = [rig.make(), rig.make()];
+    await startListening(from);
+    const accepted = await startListening(to);
+    const opened = await Promise.all(Array.from({ length: 32 }, () => dialFrom(from, to)));
+    for (let round = 0; round < 20; round++) {
+      for (const [index, { dialed }] of opened.entries()) dialed.send(Uint8Array.of(index, round));
+    }
+    await waitFor(() => accepted.length === 32 && accepted.every(([, { frames }]) => frames.length === 20), {
+      what: "the frames of all connections",
+    });
+    const senders = accepted.map(([, { frames }]) => {
+      const [first] = frames;
+      expect(frames.map((frame) => [...frame])).toEqual(Array.from({ length: 20 }, (_, round) => [first![0], round]));
+      return first![0]!;
+    });
+    expect(new Set(senders).size).toBe(32);
+    expect(accepted.flatMap(([, { ends }]) => ends)).toEqual([]);
+  });
+
+  test("what waited on a connection that was broken off does not arrive on the next one", async () => {
+    const rig = rigOf();
+    const [from, to] = [rig.make(), rig.make()];
+    await startListening(from);
+    const accepted = await startListening(to);
+    const first = await dialFrom(from, to);
+    for (let index = 0; index < 50; index++) first.dialed.send(Uint8Array.of(1));
+    first.dialed.terminate();
+    const second = await dialFrom(from, to);
+    second.dialed.send(Uint8Array.of(2));
+    const [, heard] = await waitFor(() => accepted[1], { what: "the second connection" });
+    await waitFor(() => heard.frames.length > 0 && accepted[0]![1].ends.length > 0, { what: "its frame, and the end" });
+    expect(heard.frames.map((frame) => [...frame])).toEqual([[2]]);
+    expect(heard.ends).toEqual([]);
+    expect(accepted[0]![1].ends).toHaveLength(1);
   });
 }
 

@@ -25,8 +25,8 @@ const fineGrowth = 1.2;
 
 /**
  * Finds nodes by 64-bit keys that the nodes themselves contain. The map has a node's number and eight bits of the key's
- * hash, so a lookup reads one cache line of the map and one node. Segments grow and shrink independently, which bounds
- * the work of one step to a 64th of the map.
+ * hash, so a lookup reads one cache line of the map and one node. Segments begin with their first node, and grow and shrink
+ * independently, which bounds the work of one step to a 64th of the map.
  */
 export class NodeMap {
   count = 0;
@@ -40,12 +40,12 @@ export class NodeMap {
   constructor(table: NodeTable, keyAt: number) {
     this.#table = table;
     this.#keyAt = keyAt;
-    for (let segment = 0; segment < segmentCount; segment++) this.#segments.push(createBuckets(1));
+    for (let segment = 0; segment < segmentCount; segment++) this.#segments.push(noBuckets);
   }
 
   get byteLength(): number {
     let total = 0;
-    for (const { words } of this.#segments) total += words.byteLength;
+    for (const buckets of this.#segments) if (buckets !== noBuckets) total += buckets.words.byteLength;
     return total;
   }
 
@@ -116,6 +116,7 @@ export class NodeMap {
     const hash = hashOf(this.#table.words[key]! | 0, this.#table.words[key + 1]! | 0);
     const segment = hash & (segmentCount - 1);
     const count = this.#counts[segment]! + 1;
+    if (count === 1) this.#segments[segment] = createBuckets(1);
     const buckets = this.#segments[segment]!.words.length / bucketWords;
     if (count > buckets * bucketNodes * growAboveLoad) {
       this.#rebuild(segment, Math.ceil(buckets * (buckets < coarseBuckets ? coarseGrowth : fineGrowth)));
@@ -145,7 +146,8 @@ export class NodeMap {
     const count = this.#counts[segment]! - 1;
     this.#counts[segment] = count;
     const size = words.length / bucketWords;
-    if (size > 1 && count < size * bucketNodes * shrinkBelowLoad) {
+    if (count === 0) this.#segments[segment] = noBuckets;
+    else if (size > 1 && count < size * bucketNodes * shrinkBelowLoad) {
       this.#rebuild(segment, Math.max(1, Math.ceil(count / bucketNodes / loadAfterShrinking)));
     }
   }
@@ -210,6 +212,9 @@ function createBuckets(count: number): Buckets {
   const words = new Uint32Array(count * bucketWords);
   return { words, bytes: new Uint8Array(words.buffer) };
 }
+
+/** What every segment without nodes has: an engine's maps would else be hundreds of objects before its first block. */
+const noBuckets: Buckets = createBuckets(1);
 
 /** The slots of a bucket whose nodes have a tag, one bit each for `placeOf`. Rarely one too many. */
 function matchesIn(words: Uint32Array, bucket: number, tag: number): number {

@@ -1,8 +1,9 @@
 import { createHash } from "node:crypto";
+import { writeFileSync } from "node:fs";
 import { type CompiledConfig, flagCatalogue } from "@espalier/server";
 import { Command } from "commander";
 import { beforeEach, expect, test, vi } from "vitest";
-import { addConfigFlags, configFile, readConfig } from "../src/commands/config-flags.ts";
+import { addConfigFlags, configFile, createConfigReader, readConfig } from "../src/commands/config-flags.ts";
 import { temporaryFile } from "./temporary.ts";
 
 beforeEach(() => {
@@ -102,6 +103,24 @@ test("secrets stand in files of their own, of 64 KiB at most", () => {
   const long = temporaryFile("long", "x".repeat(65_537));
   const other = temporaryFile("other.yaml", `admin: { key: "\${file:${long}}" }`);
   expect(() => read("--config", other)).toThrow(/it has 65537 bytes, more than 65536/);
+});
+
+test("a configuration is parsed anew when a file that it is of has changed, and not before", () => {
+  const key = temporaryFile("key", "sk-the-first-one\n");
+  const file = temporaryFile("espalier.yaml", `api-keys: [{ name: a, key: "\${file:${key}}" }]\n`);
+  const command = addConfigFlags(new Command("serve"));
+  command.parse(["--config", file], { from: "user" });
+  const readAgain = createConfigReader(command, file);
+  const first = readAgain();
+  expect(readAgain()).toBe(first);
+  writeFileSync(key, "sk-another-one\n");
+  const second = readAgain();
+  expect(second).not.toEqual(first);
+  writeFileSync(file, "api-keys: 7\n");
+  expect(readAgain).toThrow("api-keys");
+  expect(readAgain).toThrow("api-keys");
+  writeFileSync(file, "{}\n");
+  expect(readAgain().engines).toEqual([]);
 });
 
 test("the file is the flag's, or the environment's, or the first usual one that exists; set to nothing it is none", () => {

@@ -24,7 +24,7 @@ import type { MemberAddresses } from "../processes/process-group.ts";
 import { ProcessGroup } from "../processes/process-group.ts";
 import { missingTokenizers } from "./check-config.ts";
 import { addCommand } from "./command-list.ts";
-import { addConfigFlags, configFile, readConfig } from "./config-flags.ts";
+import { addConfigFlags, configFile, createConfigReader } from "./config-flags.ts";
 import { readVersion } from "./version.ts";
 
 /** The maximum for `auto`; a number may ask for as many. */
@@ -39,7 +39,7 @@ export function registerServe(program: Command): void {
   addConfigFlags(command).action(async () => {
     const { demo = false } = command.opts<{ demo?: boolean }>();
     const file = configFile(command);
-    await serve({ file, read: () => readConfig(command, file) }, demo);
+    await serve({ file, read: createConfigReader(command, file) }, demo);
   });
 }
 

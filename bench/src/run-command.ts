@@ -4,6 +4,7 @@ import { eventsSuite } from "./suites/events.ts";
 import { failuresSuite } from "./suites/failures.ts";
 import { hashSuite } from "./suites/hash.ts";
 import { joinSuite } from "./suites/join.ts";
+import { limitsSuite } from "./suites/limits.ts";
 import { linksSuite } from "./suites/links.ts";
 import { peersSuite } from "./suites/peers.ts";
 import { prefixIndexSuite } from "./suites/prefix-index.ts";
@@ -40,6 +41,7 @@ const suites: readonly Suite[] = [
   traceHttpSuite,
   soakSuite,
   failuresSuite,
+  limitsSuite,
 ];
 
 const exitDone = 0;

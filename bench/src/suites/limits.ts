@@ -1,0 +1,126 @@
+import { freemem } from "node:os";
+import { parseArgs } from "node:util";
+import { systemClock, systemScheduler } from "@espalier/core";
+import { formatTable } from "@espalier/simulator";
+import { openFileBound } from "../limits/limits-rig.ts";
+import { type LimitPart, limitParts, type PartResult } from "../limits/parts.ts";
+import type { BenchReport, Suite } from "../support/suite.ts";
+import { UsageError } from "../support/usage-error.ts";
+
+/** The report with what happened one step beyond each limit. */
+interface LimitsReport extends BenchReport {
+  readonly rows: readonly LimitRow[];
+}
+
+interface LimitRow extends PartResult {
+  readonly part: string;
+  readonly what: string;
+}
+
+const help = `Usage: npm run bench -- limits [options]
+
+Goes to the numbers of docs/LIMITS.md that a user can reach, one after the other, with real sockets and processes: engines
+that cost next to nothing in one process, a router in another. At each number it measures the router idle and under 100
+requests a second, and goes one step further. A part fails when a request at the limit fails, or the step further does
+anything but what LIMITS says. A part that needs more open files or memory than there is goes as far as these allow, and says so.
+
+${limitParts.map(({ name, size, what }) => `  ${name.padEnd(10)} ${size} ${what}\n`).join("")}
+  --part NAME,NAME  these parts alone
+  --size N          another number in place of the part's own
+  --quick           small numbers and short measurements
+  --json            one JSON object on standard output
+`;
+
+/** Files of a router beside what a part counts: connections of clients and engines, and what LIMITS leaves to them. */
+const otherFiles = 3_100;
+/** Memory that is left to others. */
+const spareMemoryMb = 3_000;
+const bytesPerMb = 1e6;
+
+/** What happens at the numbers of LIMITS, and beyond them. */
+export const limitsSuite: Suite = {
+  name: "limits",
+  summary: "the numbers of LIMITS that a user can reach, with real sockets: what they cost, and what one more does",
+  help,
+  async run(args, note) {
+    const { parts, size, isQuick } = readOptions(args);
+    const ports = { clock: systemClock, scheduler: systemScheduler };
+    const warnings: string[] = [];
+    const rows: LimitRow[] = [];
+    for (const part of parts) {
+      const wanted = size ?? (isQuick ? part.quickSize : part.size);
+      const { possible, why } = withinMachine(part, wanted);
+      if (possible < wanted) {
+        warnings.push(`${part.name} went to ${possible} of ${wanted}: ${why}`);
+        note(warnings.at(-1)!);
+      }
+      const options = { size: possible, isQuick, ports, note: (line: string) => note(`${part.name}: ${line}`) };
+      rows.push({ part: part.name, what: part.what, ...(await part.run(options)) });
+      note(`${part.name}: ${rows.at(-1)!.beyond}`);
+    }
+    const report = limitsReport(rows, { quick: isQuick, open_files: openFileBound() }, warnings);
+    return { report, table: () => limitsTable(report) };
+  },
+};
+
+function readOptions(args: readonly string[]) {
+  const text = { type: "string" } as const;
+  const { values } = parseArgs({ args: [...args], options: { part: text, size: text, quick: { type: "boolean" } } });
+  const names = values.part?.split(",");
+  const unknown = names?.find((name) => !limitParts.some((part) => part.name === name));
+  if (unknown !== undefined) throw new UsageError(`there is no part ${JSON.stringify(unknown)}`);
+  const size = values.size === undefined ? undefined : Number(values.size);
+  if (size !== undefined && !(Number.isInteger(size) && size >= 2 && size <= 1_000_000)) {
+    throw new UsageError("--size must be a whole number from 2 to 1000000");
+  }
+  return {
+    parts: limitParts.filter(({ name }) => names?.includes(name) ?? true),
+    size,
+    isQuick: values.quick === true,
+  };
+}
+
+function withinMachine(
+  { files, memoryMb }: LimitPart,
+  wanted: number,
+): { readonly possible: number; readonly why: string } {
+  const bound = openFileBound();
+  const byFiles = Math.floor((bound - otherFiles) / files);
+  const byMemory = Math.floor((freemem() / bytesPerMb - spareMemoryMb) / memoryMb);
+  const why =
+    byFiles < byMemory
+      ? `a process may have ${bound} files open; raise it with \`ulimit -Hn ${wanted * files + otherFiles}\``
+      : `${Math.round(freemem() / bytesPerMb)} MB of memory are free`;
+  return { possible: Math.max(2, Math.min(wanted, byFiles, byMemory)), why };
+}
+
+function limitsReport(
+  rows: readonly LimitRow[],
+  params: BenchReport["params"],
+  warnings: readonly string[],
+): LimitsReport {
+  const metrics = rows.flatMap(({ part, reached, figures }) =>
+    Object.entries({ reached, ...figures }).map(([name, value]) => [`${part}_${name}`, value] as const),
+  );
+  return {
+    ...{ name: "limits", params, metrics: Object.fromEntries(metrics) },
+    ...{ baselines: {}, spread: {}, shares: [], rows, warnings },
+  };
+}
+
+function limitsTable({ rows, warnings }: LimitsReport): string {
+  const of = (name: string, digits = 0) => ({
+    header: name.replaceAll("_", " "),
+    value: ({ figures }: LimitRow) => figures[name]?.toFixed(digits),
+  });
+  const figures = formatTable(rows, [
+    { header: "part", value: ({ part }) => part },
+    { header: "reached", value: ({ reached }) => String(reached) },
+    ...[of("ready_ms"), of("idle_cpu_percent", 1), of("request_cpu_us"), of("added_p50_ms", 2), of("added_p99_ms", 1)],
+    ...[of("rss_mb"), of("descriptors"), of("idle_stall_ms"), of("loaded_stall_ms")],
+  ]);
+  const beyond = rows
+    .map(({ part, reached, what, beyond }) => `${part}, beyond ${reached} ${what}: ${beyond}\n`)
+    .join("");
+  return `${figures}\n${beyond}${warnings.map((warning) => `Warning: ${warning}.\n`).join("")}`;
+}

@@ -80,7 +80,7 @@ function textOf(path: string): string | undefined {
 /**
  * Loads the configuration from flags, environment and file.
  *
- * @param onRead is told each file that was read, and its text
+ * @param onRead is noted each file that was read, and its text
  * @throws EspalierError `config_invalid` or `config_unreadable`
  */
 export function readConfig(
@@ -94,14 +94,14 @@ export function readConfig(
     const value = values[optionName(flag)];
     if (value !== undefined) flags[flag] = value;
   }
-  const told = (file: string, text: string): string => {
+  const noted = (file: string, text: string): string => {
     onRead(file, text);
     return text;
   };
   return loadConfig({
-    ...(path === undefined ? {} : { file: { path, text: told(path, readConfigFile(path)) } }),
+    ...(path === undefined ? {} : { file: { path, text: noted(path, readConfigFile(path)) } }),
     env: process.env,
-    readText: (file) => told(file, readSecretFile(file)),
+    readText: (file) => noted(file, readSecretFile(file)),
     flags: flags as FlagValues,
   });
 }

@@ -1,6 +1,6 @@
 import type { Cancel, Random, Scheduler } from "@espalier/core";
 import type { Origin, ReplicaPorts } from "@espalier/mesh";
-import type { LoadPlane, TargetSlots } from "@espalier/shared-tree";
+import { idleGauge, type LoadPlane, type TargetSlots } from "@espalier/shared-tree";
 import { EventTimes, EventTimesByRouter } from "./event-times.ts";
 import { runJittered } from "./jittered.ts";
 import type { WallTime } from "./wall-time.ts";
@@ -38,13 +38,10 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
   const send = (): void => {
     sent.add(next++, wallTime.nowMs());
     load.set(gaugeTarget(routerId), {
+      ...idleGauge,
       inFlight: next,
       pendingPrefillTokens: next * 100,
-      decodeTokens: 0,
       pendingWorkMs: next * 10,
-      activeTokens: 0,
-      lendingTokens: 0,
-      yieldingInFlight: 0,
     });
   };
   const look = ({ router }: Origin): void => {

@@ -11,7 +11,7 @@ import {
 } from "@espalier/core";
 import { createMesh, createWsTransport, type Mesh } from "@espalier/mesh";
 import { createPrefixIndex } from "@espalier/prefix-index";
-import { createReplica, createTargetSlots, type Replica } from "@espalier/shared-tree";
+import { createReplica, createTargetSlots, idleGauge, type Replica } from "@espalier/shared-tree";
 import { processCpuMs } from "../mesh-node/process-cpu.ts";
 import type { Figures } from "../support/median-spread.ts";
 
@@ -114,10 +114,8 @@ function change({ load }: Replica, changesPerS: number): Cancel {
         decodeTokens: inFlight * 700,
         pendingWorkMs: inFlight * 3,
         activeTokens: inFlight * 900,
-        lendingTokens: 0,
-        yieldingInFlight: 0,
       };
-      load.set(keyOf(done % targets), { inFlight, pendingPrefillTokens: inFlight * 200, ...rest });
+      load.set(keyOf(done % targets), { ...idleGauge, inFlight, pendingPrefillTokens: inFlight * 200, ...rest });
     }
   });
 }

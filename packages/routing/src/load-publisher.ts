@@ -1,5 +1,5 @@
 import type { Cancel, Scheduler, Startable } from "@espalier/core";
-import type { LoadGauge, LoadPlane } from "@espalier/shared-tree";
+import { type LoadGauge, type LoadPlane, pickGauge } from "@espalier/shared-tree";
 import type { RoutingTarget } from "./routing-target.ts";
 
 /** Progress of answers changes all the time, so it is published at this interval. */
@@ -73,8 +73,5 @@ export function createLoadPublisher(plane: Pick<LoadPlane, "set">, scheduler: Sc
 
 /** What other routers get to know of a router's load at a target. */
 export function gaugeOf(load: RoutingTarget["load"]): LoadGauge {
-  const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs } = load;
-  const { activeTokens, lendingTokens, yieldingInFlight } = load;
-  const work = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs };
-  return { ...work, activeTokens, lendingTokens, yieldingInFlight };
+  return pickGauge(load);
 }

@@ -11,7 +11,7 @@ import {
   planPulls,
   type RequestFeatures,
 } from "@espalier/policies";
-import type { SharedLoad } from "@espalier/shared-tree";
+import { noSharedLoad, type SharedLoad } from "@espalier/shared-tree";
 import type { CopyRents } from "./copy-rents.ts";
 import type { DecisionLog, Exclusion, LeftOut } from "./decision-log.ts";
 import type { PeerTraffic } from "./peer-traffic.ts";
@@ -107,7 +107,7 @@ interface SelectorParts {
 
 /** Decisions are synchronous, so they share one candidate set and allocate none. */
 export function createTargetSelector(parts: SelectorParts): TargetSelector {
-  const { random, knowledge, shared = noSharedLoad, traffic = noTraffic, log, onLeftOut } = parts;
+  const { random, knowledge, shared = noSharedLoad(), traffic = noTraffic, log, onLeftOut } = parts;
   const isObserved = log !== undefined || onLeftOut !== undefined;
   const { sessions = noSessions, rents = noRents, trust = fullTrust, adapterUseAgeMs } = parts;
   const candidates = createCandidateSet();
@@ -293,24 +293,6 @@ function withTraffic(
     msPerOutputToken: snapshot?.msPerOutputToken ?? features.msPerOutputToken,
   };
 }
-
-/** The shared load of a router that shares nothing. */
-const noSharedLoad: SharedLoad = {
-  inFlight: new Float64Array(),
-  pendingPrefillTokens: new Float64Array(),
-  decodeTokens: new Float64Array(),
-  pendingWorkMs: new Float64Array(),
-  activeTokens: new Float64Array(),
-  lendingTokens: new Float64Array(),
-  yieldingInFlight: new Float64Array(),
-  sentWorkMs: new Float64Array(),
-  computedMs: new Float64Array(),
-  pendingSinceMs: new Float64Array(),
-  sinceMs: 0,
-  originCount: 0,
-  linkDelayMs: 0,
-  ageMs: () => 0,
-};
 
 const noRents: CopyRents = { paidMs: () => 0, add() {} };
 

@@ -22,9 +22,16 @@ export type { FeedReader } from "./feeds/feed-reader.ts";
 export { createFeedReaderMeters } from "./feeds/feed-writer.ts";
 export { Ownership } from "./feeds/ownership.ts";
 
-export type { LoadGauge } from "./load/load-frame.ts";
+export {
+  type GaugeColumns,
+  idleGauge,
+  type LoadGauge,
+  mapGauge,
+  pickGauge,
+  replaceInSums,
+} from "./load/load-gauge.ts";
 export type { LoadPlane } from "./load/load-plane.ts";
-export type { SharedLoad } from "./load/load-sums.ts";
+export { noSharedLoad, type SharedLoad } from "./load/load-sums.ts";
 export { type Note, type NoteChannel, NotePlane } from "./notes/note-plane.ts";
 export type { Bindings } from "./placements/bindings.ts";
 

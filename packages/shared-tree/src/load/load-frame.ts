@@ -1,5 +1,6 @@
 import { ByteReader, ByteWriter } from "@espalier/core";
 import { type CountedFrame, readCounter, readFrame, readOrigin, splitIntoFrames, writeOrigin } from "@espalier/mesh";
+import { gaugeFlags, gaugeFlagsOf, gaugeNames, type LoadGauge, readGauge, writeGauge } from "./load-gauge.ts";
 
 /** A longer frame is refused. */
 export const maxLoadFrameBytes = 262_144;
@@ -7,12 +8,10 @@ export const maxLoadFrameBytes = 262_144;
 export const maxLoadFrameReports = 4_096;
 /** UTF-8 bytes of a target's key. */
 export const maxLoadKeyBytes = 255;
-/** Larger gauges are refused, so that the sums over all origins stay exact whole numbers. */
-export const maxGaugeValue = 2 ** 40;
-
 const version = 1;
-const flag = { covers: 1, relayed: 2, active: 4, lending: 8, yielding: 16 } as const;
-const knownFlags = flag.covers | flag.relayed | flag.active | flag.lending | flag.yielding;
+/** Others are those of gauges. */
+const flag = { covers: 1, relayed: 2 } as const;
+const knownFlags = flag.covers | flag.relayed | gaugeFlags;
 
 /** The absolute gauge of one target. */
 export interface GaugeReport extends LoadGauge {
@@ -44,24 +43,15 @@ export interface LoadFrame extends CountedFrame {
  * Layout: version and flags, a byte each; router as text; varints: epoch, counter, wall clock, the relay's age if
  * flagged, first covered number and how many (0: all from there on) if flagged, number of reports. A report is the
  * varint 2 x number + (1 when the key follows), the key as text, in a relay's frame the distance of its counter, and
- * the gauges as varints: 6 to 12 bytes without the key. Tokens of active blocks follow if flagged, then lent tokens, then yielding requests. Routers
- * that do not count them send frames that older routers know.
+ * the gauges as varints, the ones with flags last: 6 to 12 bytes without the key.
  */
 export function writeLoadFrame(frame: LoadFrame): Uint8Array {
   const { origin, covers, relayedAgeMs, reports } = frame;
   const isRelayed = relayedAgeMs !== undefined;
-  const hasActive = reports.some(({ activeTokens }) => activeTokens > 0);
-  const hasLending = reports.some(({ lendingTokens }) => lendingTokens > 0);
-  const hasYielding = reports.some(({ yieldingInFlight }) => yieldingInFlight > 0);
   const writer = new ByteWriter(64 + reports.length * 16);
   writer.u8(version);
-  writer.u8(
-    (covers ? flag.covers : 0) |
-      (isRelayed ? flag.relayed : 0) |
-      (hasActive ? flag.active : 0) |
-      (hasLending ? flag.lending : 0) |
-      (hasYielding ? flag.yielding : 0),
-  );
+  const flags = (covers ? flag.covers : 0) | (isRelayed ? flag.relayed : 0) | gaugeFlagsOf(reports);
+  writer.u8(flags);
   writeOrigin(writer, origin);
   writer.varint(frame.counter);
   writer.varint(frame.sentWallMs);
@@ -73,9 +63,7 @@ export function writeLoadFrame(frame: LoadFrame): Uint8Array {
   writer.varint(reports.length);
   for (const report of reports) {
     writeReport(writer, report, isRelayed ? frame.counter : undefined);
-    if (hasActive) writer.varint(report.activeTokens);
-    if (hasLending) writer.varint(report.lendingTokens);
-    if (hasYielding) writer.varint(report.yieldingInFlight);
+    writeGauge(writer, report, flags);
   }
   return writer.copy();
 }
@@ -85,10 +73,6 @@ function writeReport(writer: ByteWriter, report: GaugeReport, relayedCounter: nu
   writer.varint(report.number * 2 + (key === undefined ? 0 : 1));
   if (key !== undefined) writer.text(key);
   if (relayedCounter !== undefined) writer.varint(relayedCounter - report.counter);
-  writer.varint(report.inFlight);
-  writer.varint(report.pendingPrefillTokens);
-  writer.varint(report.decodeTokens);
-  writer.varint(report.pendingWorkMs);
 }
 
 /** @throws EspalierError `mesh_frame_invalid` */
@@ -107,14 +91,10 @@ function readGauges(bytes: Uint8Array): LoadFrame {
   const covers = flags & flag.covers ? readCovers(reader) : undefined;
   const count = reader.varint();
   if (count > maxLoadFrameReports) throw new RangeError(`${count} reports are too many`);
+  const isRelayed = relayedAgeMs !== undefined;
   const reports: GaugeReport[] = [];
-  for (let index = 0; index < count; index++) {
-    const report = readReport(reader, counter, relayedAgeMs !== undefined);
-    const activeTokens = flags & flag.active ? readGauge(reader) : 0;
-    const lendingTokens = flags & flag.lending ? readGauge(reader) : 0;
-    const yieldingInFlight = flags & flag.yielding ? readGauge(reader) : 0;
-    reports.push({ ...report, activeTokens, lendingTokens, yieldingInFlight });
-  }
+  const head = { counter, isRelayed, flags };
+  for (let index = 0; index < count; index++) reports.push(readReport(reader, head));
   reader.end();
   return { origin, counter, sentWallMs, relayedAgeMs, covers, reports };
 }
@@ -127,33 +107,21 @@ function readCovers(reader: ByteReader): CoveredNumbers {
 
 function readReport(
   reader: ByteReader,
-  frameCounter: number,
-  isRelayed: boolean,
-): Omit<GaugeReport, "activeTokens" | "lendingTokens" | "yieldingInFlight"> {
+  frame: { readonly counter: number; readonly isRelayed: boolean; readonly flags: number },
+): GaugeReport {
   const head = reader.varint();
   const key = head % 2 === 1 ? reader.text(maxLoadKeyBytes) : undefined;
-  return {
-    number: Math.floor(head / 2),
-    key,
-    counter: readCounter(reader, frameCounter, isRelayed),
-    inFlight: readGauge(reader),
-    pendingPrefillTokens: readGauge(reader),
-    decodeTokens: readGauge(reader),
-    pendingWorkMs: readGauge(reader),
-  };
-}
-
-function readGauge(reader: ByteReader): number {
-  const value = reader.varint();
-  if (value > maxGaugeValue) throw new RangeError(`a gauge of ${value} is too large`);
-  return value;
+  const counter = readCounter(reader, frame.counter, frame.isRelayed);
+  const gauge = readGauge(reader, frame.flags);
+  // A spread that comes first is a copy of the object, and fast.
+  return { ...gauge, number: Math.floor(head / 2), key, counter };
 }
 
 /**
- * Upper bound of a report's bytes next to its key: number and counter, which no process counts up to 2^48, seven gauges,
+ * Upper bound of a report's bytes next to its key: number and counter, which no process counts up to 2^48, its gauges,
  * and the length of the key.
  */
-export const reportBytes = 7 + 7 + 7 * 6 + 2;
+export const reportBytes = 7 + 7 + gaugeNames.length * 6 + 2;
 /** Upper bound of a frame's bytes next to its reports. */
 const headBytes = 512;
 
@@ -168,47 +136,4 @@ export function splitReports<Report extends { readonly key: string | undefined }
     sizeOf: ({ key }) => reportBytes + (key?.length ?? 0) * 3,
   });
   return lists.length === 0 ? [[]] : lists;
-}
-
-/** What one router has sent to one target and not seen end. Whole numbers from 0. */
-export interface LoadGauge {
-  readonly inFlight: number;
-  /** Prompt tokens to be computed for requests that have not produced a token. */
-  readonly pendingPrefillTokens: number;
-  /** Context tokens of requests past their first token. */
-  readonly decodeTokens: number;
-  /** Milliseconds that the engine is expected to compute on those prompts. */
-  readonly pendingWorkMs: number;
-  /** Tokens in prompt blocks of all those requests, each block once; 0 where they are not counted. */
-  readonly activeTokens: number;
-  /** Tokens that the target is sending to other engines for those requests; 0 where they are not counted. */
-  readonly lendingTokens: number;
-  /** Of the requests in flight, those of classes that yield; 0 where they are not counted. */
-  readonly yieldingInFlight: number;
-}
-
-export const idleGauge: LoadGauge = {
-  inFlight: 0,
-  pendingPrefillTokens: 0,
-  decodeTokens: 0,
-  pendingWorkMs: 0,
-  activeTokens: 0,
-  lendingTokens: 0,
-  yieldingInFlight: 0,
-};
-
-export function isIdle(gauge: LoadGauge): boolean {
-  return isSameGauge(gauge, idleGauge);
-}
-
-export function isSameGauge(one: LoadGauge, other: LoadGauge): boolean {
-  return (
-    one.inFlight === other.inFlight &&
-    one.pendingPrefillTokens === other.pendingPrefillTokens &&
-    one.decodeTokens === other.decodeTokens &&
-    one.pendingWorkMs === other.pendingWorkMs &&
-    one.activeTokens === other.activeTokens &&
-    one.lendingTokens === other.lendingTokens &&
-    one.yieldingInFlight === other.yieldingInFlight
-  );
 }

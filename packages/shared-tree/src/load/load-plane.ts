@@ -1,14 +1,8 @@
 import { counterBy, counterOf, gaugeOf, type Meter, secondsOf } from "@espalier/core";
 import { LeasedPlane, type LoadExchange, type Origin, type PlaneOptions } from "@espalier/mesh";
 import type { TargetSlots } from "../facts/target-slots.ts";
-import {
-  type LoadFrame,
-  type LoadGauge,
-  maxLoadFrameBytes,
-  readLoadFrame,
-  splitReports,
-  writeLoadFrame,
-} from "./load-frame.ts";
+import { type LoadFrame, maxLoadFrameBytes, readLoadFrame, splitReports, writeLoadFrame } from "./load-frame.ts";
+import type { LoadGauge } from "./load-gauge.ts";
 import { LoadSums } from "./load-sums.ts";
 import { OwnGauges, type OwnReport, type OwnStretch } from "./own-gauges.ts";
 import { type LoadOrigin, PeerGauges } from "./peer-gauges.ts";

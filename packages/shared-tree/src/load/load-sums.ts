@@ -1,7 +1,10 @@
-import { idleGauge, type LoadGauge } from "./load-frame.ts";
+import { type GaugeColumns, idleGauge, type LoadGauge, mapGauge, replaceInSums } from "./load-gauge.ts";
 
 /** Sums over the other routers with running leases, by slot of the target. Read on the request path. */
 export type SharedLoad = Omit<LoadSums, "expiredInFlight" | "add" | "remove" | "replace">;
+
+/** The load of a router that hears no other. */
+export const noSharedLoad = (): SharedLoad => new LoadSums(0, () => 0);
 
 interface Contributor {
   /** When it was last heard, on the monotonic clock. */
@@ -10,20 +13,24 @@ interface Contributor {
   readonly linkDelayMs: number;
 }
 
+const Columns = class {
+  constructor(capacity: number) {
+    Object.assign(
+      this,
+      mapGauge(idleGauge, () => new Float64Array(capacity)),
+    );
+  }
+} as new (
+  capacity: number,
+) => GaugeColumns;
+
 /**
  * Sums of gauges by slot. All gauges are whole numbers and the sums stay below 2^53, so adding and removing a gauge
  * leaves exactly zero.
  */
-export class LoadSums {
-  readonly inFlight: Float64Array;
-  readonly pendingPrefillTokens: Float64Array;
-  readonly decodeTokens: Float64Array;
-  readonly pendingWorkMs: Float64Array;
-  readonly activeTokens: Float64Array;
-  readonly lendingTokens: Float64Array;
-  readonly yieldingInFlight: Float64Array;
+export class LoadSums extends Columns {
   /**
-   * All such work that was heard to arrive since `sinceMs`; it never decreases. Work that arrived and was computed
+   * All pending work that was heard to arrive since `sinceMs`; it never decreases. Work that arrived and was computed
    * between two frames is not in it.
    */
   readonly sentWorkMs: Float64Array;
@@ -43,14 +50,8 @@ export class LoadSums {
   readonly #nowMs: () => number;
 
   constructor(capacity: number, nowMs: () => number) {
+    super(capacity);
     const column = (): Float64Array => new Float64Array(capacity);
-    this.inFlight = column();
-    this.pendingPrefillTokens = column();
-    this.decodeTokens = column();
-    this.pendingWorkMs = column();
-    this.activeTokens = column();
-    this.lendingTokens = column();
-    this.yieldingInFlight = column();
     this.sentWorkMs = column();
     this.computedMs = column().fill(Number.NEGATIVE_INFINITY);
     this.pendingSinceMs = column().fill(Number.POSITIVE_INFINITY);
@@ -91,14 +92,8 @@ export class LoadSums {
   }
 
   #change(slot: number, was: LoadGauge, is: LoadGauge, { linkDelayMs }: Contributor): void {
-    this.inFlight[slot]! += is.inFlight - was.inFlight;
-    this.pendingPrefillTokens[slot]! += is.pendingPrefillTokens - was.pendingPrefillTokens;
-    this.decodeTokens[slot]! += is.decodeTokens - was.decodeTokens;
-    this.activeTokens[slot]! += is.activeTokens - was.activeTokens;
-    this.lendingTokens[slot]! += is.lendingTokens - was.lendingTokens;
-    this.yieldingInFlight[slot]! += is.yieldingInFlight - was.yieldingInFlight;
+    replaceInSums(this, slot, was, is);
     const workMs = is.pendingWorkMs - was.pendingWorkMs;
-    this.pendingWorkMs[slot]! += workMs;
     if (workMs > 0) this.sentWorkMs[slot]! += workMs;
     const atMs = this.#nowMs() - linkDelayMs;
     if (workMs < 0) this.computedMs[slot] = Math.max(this.computedMs[slot]!, atMs);

@@ -1,14 +1,5 @@
-import {
-  type CoveredNumbers,
-  idleGauge,
-  isIdle,
-  isSameGauge,
-  type LoadGauge,
-  maxGaugeValue,
-  maxLoadFrameReports,
-  maxLoadKeyBytes,
-  reportBytes,
-} from "./load-frame.ts";
+import { type CoveredNumbers, maxLoadFrameReports, maxLoadKeyBytes, reportBytes } from "./load-frame.ts";
+import { idleGauge, isIdle, isSameGauge, type LoadGauge, mapGauge, maxGaugeValue } from "./load-gauge.ts";
 
 /** What a frame says of one target, before the frame has a counter. */
 export interface OwnReport extends LoadGauge {
@@ -58,7 +49,7 @@ export class OwnGauges {
    */
   set(key: string, gauge: LoadGauge): boolean {
     const known = this.#gauges.get(key);
-    const now = checked(gauge);
+    const now = mapGauge(gauge, checkedValue);
     if (known && isSameGauge(known.now, now)) return true;
     const own = known ?? this.#begin(key);
     if (!own) return isIdle(now);
@@ -133,18 +124,6 @@ export class OwnGauges {
 
 function reportOf({ number, key, now }: OwnGauge, withKey: boolean): OwnReport {
   return { number, key: withKey ? key : undefined, ...now };
-}
-
-function checked(gauge: LoadGauge): LoadGauge {
-  return {
-    inFlight: checkedValue(gauge.inFlight),
-    pendingPrefillTokens: checkedValue(gauge.pendingPrefillTokens),
-    decodeTokens: checkedValue(gauge.decodeTokens),
-    pendingWorkMs: checkedValue(gauge.pendingWorkMs),
-    activeTokens: checkedValue(gauge.activeTokens),
-    lendingTokens: checkedValue(gauge.lendingTokens),
-    yieldingInFlight: checkedValue(gauge.yieldingInFlight),
-  };
 }
 
 function checkedValue(value: number): number {

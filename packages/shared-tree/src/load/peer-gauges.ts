@@ -1,16 +1,8 @@
 import type { Clock, RouterId } from "@espalier/core";
 import { Heard, type Origin, originKey, type Peer, PeerTable, type RelayFrame } from "@espalier/mesh";
 import type { TargetSlots } from "../facts/target-slots.ts";
-import {
-  type CoveredNumbers,
-  type GaugeReport,
-  idleGauge,
-  isIdle,
-  type LoadFrame,
-  type LoadGauge,
-  splitReports,
-  writeLoadFrame,
-} from "./load-frame.ts";
+import { type CoveredNumbers, type GaugeReport, type LoadFrame, splitReports, writeLoadFrame } from "./load-frame.ts";
+import { idleGauge, isIdle, type LoadGauge, pickGauge } from "./load-gauge.ts";
 import type { LoadMeters } from "./load-plane.ts";
 import type { LoadSums } from "./load-sums.ts";
 
@@ -316,11 +308,8 @@ class OriginGauges extends Heard implements Peer {
   }
 
   #change(known: KnownGauge, report: LoadGauge): void {
-    const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs } = report;
-    const { activeTokens, lendingTokens, yieldingInFlight } = report;
     const { sums, slots } = this.#options;
-    const work = { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs };
-    const gauge = { ...work, activeTokens, lendingTokens, yieldingInFlight };
+    const gauge = pickGauge(report);
     if (known.slot >= 0 && !this.isExpired && !isIdle(known.gauge) && !isIdle(gauge)) {
       sums.replace(known.slot, known.gauge, gauge, this);
       known.gauge = gauge;

@@ -1,7 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import type { LoadGauge } from "../../src/load/load-frame.ts";
+import type { LoadGauge } from "../../src/load/load-gauge.ts";
 import { createLoadRouter, gaugeOf, type LoadRouter, routerId, sumsOf } from "./load-rig.ts";
 
 const targets = Array.from({ length: 80 }, (_, index) => `engine-${index}/0`);

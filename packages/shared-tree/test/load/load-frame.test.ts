@@ -4,13 +4,13 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
   type LoadFrame,
-  maxGaugeValue,
   maxLoadFrameBytes,
   maxLoadFrameReports,
   maxLoadKeyBytes,
   readLoadFrame,
   writeLoadFrame,
 } from "../../src/load/load-frame.ts";
+import { maxGaugeValue } from "../../src/load/load-gauge.ts";
 import { createLoadRouter, gaugeOf } from "./load-rig.ts";
 
 const frame: LoadFrame = {

@@ -1,7 +1,7 @@
 import { asRouterId, type RouterId } from "@espalier/core";
 import { type CountingMeter, createCountingMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
-import type { LoadGauge } from "../../src/load/load-frame.ts";
+import type { LoadGauge } from "../../src/load/load-gauge.ts";
 import { type LoadLimits, LoadPlane } from "../../src/load/load-plane.ts";
 
 export interface LoadRouter {

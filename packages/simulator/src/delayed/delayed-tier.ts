@@ -13,7 +13,7 @@ import {
   type RoutingTarget,
 } from "@espalier/routing";
 import type { FeedQuality } from "@espalier/shared-tree";
-import { NotePlane, type SharedLoad, UsagePlane } from "@espalier/shared-tree";
+import { NotePlane, noSharedLoad, type SharedLoad, UsagePlane } from "@espalier/shared-tree";
 import type { RouterView } from "../fleet/router-view.ts";
 import type { SimEngine } from "../fleet/sim-engine.ts";
 import type { Sharing, SimTiming } from "../run.ts";
@@ -26,7 +26,6 @@ import {
   createDirectBroadcaster,
   createGossipBroadcaster,
   createMeshBroadcaster,
-  createUnsharedLoad,
   type LoadBroadcaster,
   type LoadBroadcasterOptions,
   LoadChannel,
@@ -95,7 +94,7 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
         if (engines[index]?.key !== key) throw new RangeError(`${key} is not the engine of number ${index}`);
       }
       const broadcaster = load?.broadcasterOf(router, targets) ?? silentBroadcaster;
-      const sharedLoad = load?.seenBy(router) ?? createUnsharedLoad();
+      const sharedLoad = load?.seenBy(router) ?? noSharedLoad();
       const isOwn = (target: number): boolean => ownerOf(target) === router;
       const sessions = createSessionBindings(bindingsOf(router));
       const usagePlane = usage?.planeOf(router);

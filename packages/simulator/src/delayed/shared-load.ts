@@ -1,6 +1,13 @@
 import type { Cancel, Clock, Scheduler, Startable } from "@espalier/core";
 import { createLoadPublisher, gaugeOf, type RoutingTarget } from "@espalier/routing";
-import type { LoadGauge, SharedLoad } from "@espalier/shared-tree";
+import {
+  type GaugeColumns,
+  idleGauge,
+  type LoadGauge,
+  mapGauge,
+  replaceInSums,
+  type SharedLoad,
+} from "@espalier/shared-tree";
 import { ArrivalQueue, type Arrivals, nextSecondMs } from "./delivery.ts";
 
 /** One router's load on one target, as it broadcasts it. */
@@ -9,14 +16,7 @@ interface LoadReport extends LoadGauge {
   readonly target: number;
 }
 
-interface LoadColumns {
-  readonly inFlight: Float64Array;
-  readonly pendingPrefillTokens: Float64Array;
-  readonly decodeTokens: Float64Array;
-  readonly pendingWorkMs: Float64Array;
-  readonly activeTokens: Float64Array;
-  readonly lendingTokens: Float64Array;
-  readonly yieldingInFlight: Float64Array;
+interface LoadColumns extends GaugeColumns {
   readonly sentWorkMs: Float64Array;
   readonly computedMs: Float64Array;
   readonly pendingSinceMs: Float64Array;
@@ -25,13 +25,7 @@ interface LoadColumns {
 function loadColumns(targets: number): LoadColumns {
   const column = (): Float64Array => new Float64Array(targets);
   return {
-    inFlight: column(),
-    pendingPrefillTokens: column(),
-    decodeTokens: column(),
-    pendingWorkMs: column(),
-    activeTokens: column(),
-    lendingTokens: column(),
-    yieldingInFlight: column(),
+    ...mapGauge(idleGauge, column),
     sentWorkMs: column(),
     computedMs: column().fill(Number.NEGATIVE_INFINITY),
     pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),
@@ -72,32 +66,15 @@ export class LoadTable {
   receive(report: LoadReport): void {
     const { router, target } = report;
     const reported = this.#reported[router]!;
-    const inFlight = report.inFlight - reported.inFlight[target]!;
-    const pending = report.pendingPrefillTokens - reported.pendingPrefillTokens[target]!;
-    const decode = report.decodeTokens - reported.decodeTokens[target]!;
-    const work = report.pendingWorkMs - reported.pendingWorkMs[target]!;
-    const active = report.activeTokens - reported.activeTokens[target]!;
-    const lending = report.lendingTokens - reported.lendingTokens[target]!;
-    const yielding = report.yieldingInFlight - reported.yieldingInFlight[target]!;
-    reported.inFlight[target]! += inFlight;
-    reported.pendingPrefillTokens[target]! += pending;
-    reported.decodeTokens[target]! += decode;
-    reported.pendingWorkMs[target]! += work;
-    reported.activeTokens[target]! += active;
-    reported.lendingTokens[target]! += lending;
-    reported.yieldingInFlight[target]! += yielding;
+    const was = mapGauge(reported, (column) => column[target]!);
+    const work = report.pendingWorkMs - was.pendingWorkMs;
+    replaceInSums(reported, target, was, report);
     const nowMs = this.#clock.nowMs();
     this.#receivedMs[router]![target] = nowMs;
     for (let other = 0; other < this.#others.length; other++) {
       if (other === router) continue;
       const sums = this.#others[other]!;
-      sums.inFlight[target]! += inFlight;
-      sums.pendingPrefillTokens[target]! += pending;
-      sums.decodeTokens[target]! += decode;
-      sums.pendingWorkMs[target]! += work;
-      sums.activeTokens[target]! += active;
-      sums.lendingTokens[target]! += lending;
-      sums.yieldingInFlight[target]! += yielding;
+      replaceInSums(sums, target, was, report);
       if (work > 0) sums.sentWorkMs[target]! += work;
       const atMs = nowMs - this.#linkDelayMs(router);
       if (work < 0) sums.computedMs[target] = atMs;
@@ -124,11 +101,6 @@ export class LoadTable {
     }
     return oldestMs === Number.POSITIVE_INFINITY ? 0 : this.#clock.nowMs() - oldestMs;
   }
-}
-
-/** The shared load of a router that receives no reports. */
-export function createUnsharedLoad(): SharedLoad {
-  return { ...loadColumns(0), sinceMs: 0, originCount: 0, linkDelayMs: 0, ageMs: () => 0 };
 }
 
 /** Delivers load reports to the table when they are due; reports due at the same moment arrive together. */
@@ -191,16 +163,6 @@ export interface LoadBroadcasterOptions {
   readonly clock: Clock;
   readonly scheduler: Scheduler;
 }
-
-const idle: LoadGauge = {
-  inFlight: 0,
-  pendingPrefillTokens: 0,
-  decodeTokens: 0,
-  pendingWorkMs: 0,
-  activeTokens: 0,
-  lendingTokens: 0,
-  yieldingInFlight: 0,
-};
 
 /** Broadcasts every change at once. */
 export function createDirectBroadcaster(options: LoadBroadcasterOptions): LoadBroadcaster {
@@ -292,7 +254,7 @@ class AnnouncedLoads {
     if (this.hasEnded) return;
     this.hasEnded = true;
     const { router } = this.#options;
-    for (const target of this.#busy) this.#send({ router, target, ...idle });
+    for (const target of this.#busy) this.#send({ router, target, ...idleGauge });
     this.#busy.clear();
   }
 

@@ -1,0 +1,38 @@
+import { ByteReader, ByteWriter } from "@espalier/core";
+import { expect, test } from "vitest";
+import {
+  gaugeFlagsOf,
+  gaugeNames,
+  idleGauge,
+  isIdle,
+  isSameGauge,
+  type LoadGauge,
+  pickGauge,
+  readGauge,
+  writeGauge,
+} from "../../src/load/load-gauge.ts";
+import { LoadSums } from "../../src/load/load-sums.ts";
+
+test.each(gaugeNames)("a gauge with %s alone is picked, compared, sent, read and summed with it", (name) => {
+  const gauge: LoadGauge = { ...idleGauge, [name]: 7 };
+  expect(pickGauge(gauge)).toEqual(gauge);
+  expect([isSameGauge(gauge, idleGauge), isSameGauge(gauge, { ...gauge }), isIdle(gauge)]).toEqual([
+    false,
+    true,
+    false,
+  ]);
+
+  const flags = gaugeFlagsOf([idleGauge, gauge]);
+  const writer = new ByteWriter();
+  writeGauge(writer, gauge, flags);
+  expect(readGauge(new ByteReader(writer.copy()), flags)).toEqual(gauge);
+
+  const sums = new LoadSums(2, () => 0);
+  const by = { heardMs: 0, linkDelayMs: 0 };
+  sums.add(1, gauge, by);
+  expect(gaugeNames.map((each) => sums[each][1])).toEqual(gaugeNames.map((each) => gauge[each]));
+  sums.replace(1, gauge, { ...gauge, [name]: 9 }, by);
+  expect(sums[name][1]).toBe(9);
+  sums.remove(1, { ...gauge, [name]: 9 }, by);
+  expect(gaugeNames.map((each) => sums[each][1])).toEqual(gaugeNames.map(() => 0));
+});

@@ -37,6 +37,8 @@ export type NoteLimits = Readonly<typeof defaultNoteLimits>;
 export const defaultNoteLimits = {
   maxNotes: 256,
   maxKinds: 16,
+  /** Kinds that are kept beyond that bound: other routers' spending is money. */
+  keptKinds: ["overflow"] as readonly string[],
   maxOrigins: 256,
   maxHeldBytes: 16 * 1_024 * 1_024,
   /** Period in which own notes are sent again, for routers that missed them. */
@@ -229,7 +231,8 @@ export class NotePlane {
   /** @returns undefined beyond the bound on kinds */
   #heldOf(kind: string): HeldNotes | undefined {
     let held = this.#held.get(kind);
-    if (!held && this.#held.size < this.#limits.maxKinds) {
+    const { maxKinds, keptKinds } = this.#limits;
+    if (!held && (this.#held.size < maxKinds || keptKinds.includes(kind))) {
       held = new HeldNotes(this.#limits);
       this.#held.set(kind, held);
     }

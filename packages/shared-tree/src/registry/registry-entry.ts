@@ -87,21 +87,23 @@ function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Entries of the registry, removed ones included while they are remembered. */
+/** Entries of the registry of one kind, removed ones included while they are remembered. */
 export const maxRegistryEntries = 16_384;
 
-/** The latest entry ever seen of every key. */
+/** The latest entry ever seen of every key. Each kind has its own bound: engines take no place from drain flags. */
 export class RegistryView {
   /** Entries of others beyond the bound. */
   refused = 0;
   readonly #entries = new Map<string, RegistryEntry>();
+  readonly #countByKind = new Map<string, number>();
 
   get size(): number {
     return this.#entries.size;
   }
 
-  get isFull(): boolean {
-    return this.#entries.size >= maxRegistryEntries;
+  /** Whether there is no place for another entry of this key's kind. */
+  isFullFor(key: string): boolean {
+    return this.#countOf(key) >= maxRegistryEntries;
   }
 
   get(key: string): RegistryEntry | undefined {
@@ -116,15 +118,24 @@ export class RegistryView {
   put(key: string, entry: RegistryEntry): boolean {
     const known = this.#entries.get(key);
     if (known && !isLaterEntry(entry, known)) return false;
-    if (!known && this.isFull) {
-      this.refused += 1;
-      return false;
+    if (!known) {
+      if (this.isFullFor(key)) {
+        this.refused += 1;
+        return false;
+      }
+      this.#countByKind.set(kindOf(key), this.#countOf(key) + 1);
     }
     this.#entries.set(key, entry);
     return true;
   }
 
   forget(key: string): void {
-    this.#entries.delete(key);
+    if (this.#entries.delete(key)) this.#countByKind.set(kindOf(key), this.#countOf(key) - 1);
+  }
+
+  #countOf(key: string): number {
+    return this.#countByKind.get(kindOf(key)) ?? 0;
   }
 }
+
+const kindOf = (key: string): string => key.slice(0, key.indexOf(separator));

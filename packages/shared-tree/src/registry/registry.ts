@@ -108,7 +108,7 @@ export class Registry {
     return (this.#next.get(generation) ?? this.#await(generation)).doc;
   }
 
-  /** @throws RangeError for a value over 2,048 bytes of JSON, names over 255 characters, and beyond 16,384 entries */
+  /** @throws RangeError for a value over 2,048 bytes of JSON, names over 255 characters, and beyond 16,384 engines */
   putEngine(engine: string, source: string, value: RegistryValue): void {
     if (jsonBytes(value) > maxRegistryValueBytes) throw new RangeError(`too much is said of the engine ${engine}`);
     this.#write(registryKey("engine", engine, source), value);
@@ -174,7 +174,9 @@ export class Registry {
   #write(key: string, value: RegistryValue | null): void {
     const known = this.#view.get(key);
     if (known ? canonicalJson(known.value) === canonicalJson(value) : value === null) return;
-    if (!known && this.#view.isFull) throw new RangeError(`the registry has room for ${maxRegistryEntries} entries`);
+    if (!known && this.#view.isFullFor(key)) {
+      throw new RangeError(`the registry has room for ${maxRegistryEntries} entries of a kind`);
+    }
     const { self, hlc } = this.#options;
     // Later than what it replaces, even if that was written by a router whose clock is ahead.
     const stamp = Math.max(hlc.now(), (known?.stamp ?? 0) + 1);

@@ -237,6 +237,15 @@ describe("bounds", () => {
     expect(remembered(b)).toEqual(["a x 1", "a y/1 1", "a y/2 2"]);
   });
 
+  test("what others spend is kept beside as many other kinds as there may be", () => {
+    const [a, b] = [routerOf("a"), routerOf("b")];
+    for (let at = 0; at <= defaultNoteLimits.maxKinds; at++) a.plane.post(`kind-${at}`, bytesOf("1"));
+    a.plane.post("overflow", bytesOf("2"));
+    receiveAll(b, a.frames);
+    expect(remembered(b)).toHaveLength(defaultNoteLimits.maxKinds + 1);
+    expect(remembered(b)).toContain("a overflow 2");
+  });
+
   test("a note that is too old to be of use gives its place to another one, here and elsewhere", () => {
     const [a, b] = [routerOf("a", { maxNotes: 2 }), routerOf("b", { maxNotes: 2 })];
     for (const { plane } of [a, b]) plane.start();

@@ -191,3 +191,15 @@ test("one entry more than there is room for is refused here, and ignored and cou
   expect(a.registry.drainingOf("from b")).toBeUndefined();
   expect(a.registry.describe().refused).toBe(1);
 });
+
+test("as many engines as there is room for take no place from drain flags, here and from elsewhere", () => {
+  const { a, b } = couple();
+  for (let index = 0; index < maxRegistryEntries; index++) a.registry.putEngine(`e${index}`, "admin", {});
+  expect(() => a.registry.putEngine("one more", "admin", {})).toThrow(RangeError);
+  a.outbox.length = 0;
+  a.registry.setDraining("e1", true);
+  b.registry.setDraining("e2", true);
+  a.sync(b);
+  expect(["e1", "e2"].map((engine) => a.registry.drainingOf(engine))).toEqual([true, true]);
+  expect(a.registry.describe().refused).toBe(0);
+});

@@ -1,15 +1,16 @@
 import type { AddressInfo } from "node:net";
 import { createServer } from "node:net";
 import { startEngineSim } from "@espalier/engine-sim";
-import { type CompiledConfig, createRouter, loadConfig } from "@espalier/server";
+import { type CompiledConfig, createRouter, loadConfig, type RouterStatus } from "@espalier/server";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { describeChecks, registerDoctor } from "../src/commands/doctor.ts";
 import { type Check, checkClock } from "../src/doctor/check.ts";
 import { checkMachine, checkSecret } from "../src/doctor/machine-checks.ts";
+import { checkRunning } from "../src/doctor/router-checks.ts";
 import { runCommand } from "./run-command.ts";
-import { temporaryFile, temporaryServer } from "./temporary.ts";
+import { temporaryAdmin, temporaryFile, temporaryServer } from "./temporary.ts";
 
 /** Ports that are free for sure, unless a test is about ports. */
 const anyPorts = ["--listen-port", "0", "--admin-port", "0"];
@@ -252,6 +253,16 @@ test.each([
   expect(checkMachine(node, 65_536)).toMatchObject([
     { check: "node", ok },
     { check: "open files", ok: true },
+  ]);
+});
+
+test("a router that shares fewer estimates than it has: a cross for each kind", async () => {
+  const { admin: adminUrl } = await temporaryAdmin({ feeds: [] });
+  const mesh = { refusedNotes: [{ kind: "times", count: 3 }] };
+  const status = { version: "1.0.0", peers: [], mesh } as unknown as RouterStatus;
+  const checks = await checkRunning({ adminUrl, key: undefined, status }, "1.0.0");
+  expect(of(checks, "notes")).toMatchObject([
+    { of: "times", ok: false, says: expect.stringContaining("3 were not shared") },
   ]);
 });
 

@@ -127,7 +127,19 @@ export async function checkRunning(
     }
   });
   const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(optionsFor(adminUrl), "/admin/feeds");
-  return [checkVersion(adminUrl, status.version, version), ...checkFeeds(feeds), ...(await Promise.all(others)).flat()];
+  const refused = status.mesh?.refusedNotes ?? [];
+  return [
+    checkVersion(adminUrl, status.version, version),
+    ...checkFeeds(feeds),
+    ...refused.map(checkNotes),
+    ...(await Promise.all(others)).flat(),
+  ];
+}
+
+/** What a running router could not share, because it shares as much of its kind as it may. */
+function checkNotes({ kind, count }: { readonly kind: string; readonly count: number }): Check {
+  const mend = "serve fewer models and adapters with one mesh: a router shares what it knows of 256";
+  return cross("notes", kind, `${count} were not shared with other routers: too many of this kind`, mend);
 }
 
 /** Feeds that are listed of each reason. */

@@ -28,7 +28,15 @@ export async function createRedisEnvironment(names: readonly string[]): Promise<
     createBackend({ name, replica, random }) {
       relayOf(name).setCut(false);
       const url = `redis://127.0.0.1:${relayOf(name).port}`;
-      return createRedisBackend({ ...ports, random, replica, url, cluster: "convergence" });
+      return createRedisBackend({
+        ...ports,
+        random,
+        replica,
+        url,
+        cluster: "convergence",
+        fleetSeed: "test",
+        blockSizeTokens: 16,
+      });
     },
     pass: passRealTime,
     isolate: (name) => relayOf(name).setCut(true),

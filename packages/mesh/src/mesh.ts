@@ -51,6 +51,11 @@ export interface MeshOptions extends ProcessPorts {
   readonly graceMs?: number;
   /** CPU time that this process has used, in milliseconds. Default: none, as in virtual time. */
   readonly cpuMs?: () => number;
+  /**
+   * Whether the medium that carries all connections is away, or was moments ago: no silence says anything then, and
+   * members stay as they were. Default: never.
+   */
+  readonly isCutOff?: () => boolean;
   readonly linkLimits?: Partial<LinkLimits>;
   readonly membershipLimits?: Partial<MembershipLimits>;
   readonly exchangeLimits?: Partial<ExchangeLimits>;

@@ -5,8 +5,7 @@ import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../src/e
 import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "../src/exchange/document-frames.ts";
 import { decodeMembership, encodeMembership, frameBounds } from "../src/membership/membership-frames.ts";
 import { decodeStoredPiece, encodeStoredPiece } from "../src/redis/journal-store.ts";
-import { decodeLease, encodeLease } from "../src/redis/lease.ts";
-import { decodeRedisMessage, encodeRedisMessage, type RedisMessage } from "../src/redis/redis-links.ts";
+import { decodeRedisMessage, encodeRedisMessage, type RedisMessage } from "../src/redis/redis-transport.ts";
 import {
   channelOf,
   decodeCredit,
@@ -78,12 +77,13 @@ const membership = [
   ...encodeMembership({ kind: "probe", origin }),
   ...encodeMembership({ kind: "heard", origin }),
 ];
+const ofRedis = { from: "00ff00ff00ff00ff.redis:1", connection: 5, isDialer: true, body: new Uint8Array() } as const;
 const redisMessages: RedisMessage[] = [
-  { kind: "hello", from: origin, link: 5, answers: 300 },
-  { kind: "ready", from: origin, link: 5, nextShared: 9 },
-  { kind: "frame", from: origin, link: 5, counter: 2, channel: "bulk", frame: Uint8Array.of(1, 2) },
-  { kind: "shared", from: origin, counter: 2, channel: "load", frame: Uint8Array.of(1, 2) },
-  { kind: "goodbye", from: origin },
+  { ...ofRedis, kind: "open", counter: 0 },
+  { ...ofRedis, kind: "accept", isDialer: false, counter: 0 },
+  { ...ofRedis, kind: "frame", counter: 300, body: Uint8Array.of(1, 2) },
+  { ...ofRedis, kind: "credit", counter: 2, body: Uint8Array.of(200, 1) },
+  { ...ofRedis, kind: "reset", counter: 0 },
 ];
 const update = { name: "journal/default/r1/5", from: 3, to: 9, bytes: Uint8Array.of(1, 2, 3) };
 
@@ -143,11 +143,6 @@ const targets: readonly FuzzTarget[] = [
     name: "redis message",
     seeds: redisMessages.map((message) => encodeRedisMessage(message)),
     read: (bytes) => decodeRedisMessage(bytes, maxRedisBytes),
-  },
-  {
-    name: "redis lease",
-    seeds: [utf8(encodeLease({ origin, beat: 4, isReady: true, isDraining: false, unreachable: ["e#0"] }))],
-    read: (bytes) => decodeLease("r", textOf(bytes)),
   },
   {
     name: "y-websocket message",

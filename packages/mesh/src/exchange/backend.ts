@@ -26,7 +26,7 @@ export interface BackendDescription {
   /** Where peers can reach this router; null for Redis. */
   readonly address: string | null;
   readonly members: readonly MemberDescription[];
-  /** Routers with which no link was made, and why; empty for Redis, where a router refuses to start instead. */
+  /** Routers with which no link was made, and why. */
   readonly refused: readonly RefusedPeer[];
   readonly waitingFor: readonly string[];
 }

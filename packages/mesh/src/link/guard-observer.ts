@@ -2,7 +2,7 @@ import { counterBy, EspalierError, type Logger, type Meter } from "@espalier/cor
 import type { Link, LinkObserver } from "./link.ts";
 
 /** Whether an exception of an observer says that the peer sent what no router may: its link is closed then. */
-export function isPeersFault(error: unknown): error is EspalierError {
+function isPeersFault(error: unknown): error is EspalierError {
   return (
     error instanceof EspalierError && (error.code === "mesh_frame_invalid" || error.code === "mesh_update_refused")
   );

@@ -38,6 +38,8 @@ export type LinkSecurity =
   | { readonly kind: "secret"; readonly secrets: readonly string[] }
   /** The transport takes only peers with a certificate. */
   | { readonly kind: "mutual-tls" }
+  /** Redis lets in only those who know its password. */
+  | { readonly kind: "redis" }
   | { readonly kind: "insecure" };
 
 export interface LinksOptions extends ProcessPorts {

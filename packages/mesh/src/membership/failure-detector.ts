@@ -153,6 +153,8 @@ export interface FailureDetectorDeps {
   readonly meters: MembershipMeters;
   readonly logger: Logger;
   readonly limits: Pick<MembershipLimits, "maxRouters">;
+  /** Whether silence says nothing about any member now. */
+  isCutOff(): boolean;
   /** Ends any link to a member whose epoch is over. */
   unlink(entry: MemberEntry): void;
 }
@@ -181,10 +183,12 @@ export class FailureDetector {
     const { table, processTime } = this.#deps;
     const nowMs = processTime.nowMs();
     const reached = table.reachable(nowMs);
+    const isCutOff = this.#deps.isCutOff();
     const changed: MemberEntry[] = [];
     let hasForgotten = false;
     for (const [router, entry] of table.entries) {
-      const state = table.evaluate(entry, reached.has(router), nowMs, scale);
+      const stays = isCutOff && (entry.state === "alive" || entry.state === "suspect");
+      const state = table.evaluate(entry, stays || reached.has(router), nowMs, scale);
       if (state !== entry.state && state !== undefined) this.#become(entry, state, nowMs);
       if (entry.isChanged && entry.state !== undefined) changed.push(entry);
       entry.isChanged = false;

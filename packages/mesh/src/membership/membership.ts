@@ -68,6 +68,8 @@ export interface MembershipDeps extends ProcessPorts {
   readonly lagMs: () => number;
   /** CPU time that this process has used, in milliseconds. */
   readonly cpuMs: () => number;
+  /** Whether silence says nothing about any member now. Default: never. */
+  readonly isCutOff?: () => boolean;
   /** Dials an address until it is forgotten; at once when it is being dialed already and no link is up. */
   dial(address: string): void;
   /** Stops dialing an address; its link stays. */
@@ -137,6 +139,7 @@ export class Membership {
       plan: this.#plan,
       meters: this.#meters,
       logger: deps.logger,
+      isCutOff: deps.isCutOff ?? (() => false),
       unlink: (entry) => this.#endLink(entry),
     });
   }

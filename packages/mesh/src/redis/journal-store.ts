@@ -1,10 +1,9 @@
-import { ByteReader, ByteWriter, EspalierError } from "@espalier/core";
+import { asRouterId, ByteReader, ByteWriter, EspalierError } from "@espalier/core";
 import type { ProcessPorts } from "../link/link.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { DocumentUpdate, ReplicatedDocuments } from "../replicated-documents.ts";
-import type { StoredJournal } from "./directory.ts";
-import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
-import { listOf, type RedisSession } from "./redis-session.ts";
+import type { CountIncident, RedisKeys, RedisLimits, StoredJournal } from "./redis-keys.ts";
+import { listOf, ownKey, pairsOf, type RedisSession, textOf } from "./redis-session.ts";
 
 /** Pieces that are read at once. */
 const readPieces = 8;
@@ -43,6 +42,34 @@ export class JournalStore {
     return this.#options.documents.onUpdate((update, isOwn) => {
       this.#isChanged ||= isOwn || update.to === 0;
     });
+  }
+
+  /** The places of all stored journals, the own one apart. */
+  async list(
+    session: RedisSession,
+  ): Promise<{ readonly journals: readonly StoredJournal[]; readonly announced: StoredJournal | undefined }> {
+    const { keys, count, origin } = this.#options;
+    const own = originKey(origin());
+    const journals: StoredJournal[] = [];
+    let announced: StoredJournal | undefined;
+    for (const [key, value] of pairsOf(await ownKey(session, count, keys.journals, "HGETALL", keys.journals))) {
+      const stored = parseStored(key, textOf(value) ?? "");
+      if (!stored) count("entry-invalid");
+      else if (key === own) announced = stored;
+      else journals.push(stored);
+    }
+    return { journals, announced };
+  }
+
+  /** Removes journals of `dead` writers that have expired or are `unwanted`. */
+  async sweep(session: RedisSession, dead: readonly StoredJournal[], isUnwanted: (origin: Origin) => boolean) {
+    const { keys } = this.#options;
+    for (const journal of dead) {
+      const key = keys.journal(journal);
+      if (!isUnwanted(journal.origin) && (await session.run("EXISTS", key)) !== 0) continue;
+      await session.run("HDEL", keys.journals, originKey(journal.origin));
+      await session.run("DEL", key);
+    }
   }
 
   /**
@@ -163,6 +190,13 @@ export class JournalStore {
       .filter(({ origin }) => isOwn(origin))
       .map(({ name }) => name);
   }
+}
+
+function parseStored(key: string, value: string): StoredJournal | undefined {
+  const match = /^(.{1,512})@(\d{1,16})$/s.exec(key);
+  const [epoch, version] = [Number(match?.[2]), Number(value)];
+  if (!match || !Number.isSafeInteger(epoch) || !Number.isSafeInteger(version)) return undefined;
+  return { origin: { router: asRouterId(match[1]!), epoch }, version };
 }
 
 const pieceVersion = 1;

@@ -1,25 +1,27 @@
 import type { Cancel, GaugeSeries } from "@espalier/core";
-import { type Backend, type BackendDescription, describeMember, PeerRates, Readiness } from "../exchange/backend.ts";
-import { Exchange } from "../exchange/exchange.ts";
+import type { Backend, BackendDescription } from "../exchange/backend.ts";
 import type { ExchangeLimits } from "../exchange/exchange-parts.ts";
-import { guardObserver } from "../link/guard-observer.ts";
-import type { Channel, Link, ProcessPorts } from "../link/link.ts";
+import type { ProcessPorts } from "../link/link.ts";
+import { createMesh, type Mesh } from "../mesh.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { Member, ReplicaPorts } from "../replica-ports.ts";
-import { Directory, type DirectoryView, MemberTable, type StoredJournal } from "./directory.ts";
+import { createNonce } from "../wire/secure-nonce.ts";
 import { JournalStore } from "./journal-store.ts";
-import { LeaseKeeper } from "./lease.ts";
-import { createIncidentCounter, createRedisKeys, defaultRedisLimits, type RedisLimits } from "./redis-keys.ts";
-import { RedisLinks } from "./redis-links.ts";
+import { LivingRouters } from "./living-routers.ts";
+import {
+  createIncidentCounter,
+  createRedisKeys,
+  defaultRedisLimits,
+  type RedisLimits,
+  type StoredJournal,
+} from "./redis-keys.ts";
 import { pause, RedisConnector, type RedisSession } from "./redis-session.ts";
+import { RedisTransport } from "./redis-transport.ts";
 
-/** How soon others look again after a router came, left or moved. */
-const lookSoonMs = 5;
 /** How long a router that leaves waits until everything is stored and sent. */
 const leaveTimeoutMs = 1_000;
-/** Looks between two sweeps of obsolete entries. */
+/** Looks between two sweeps of obsolete journals. */
 const sweepEvery = 20;
-const ratesPeriodMs = 1_000;
 
 export interface RedisBackendOptions extends ProcessPorts {
   readonly replica: ReplicaPorts;
@@ -27,16 +29,20 @@ export interface RedisBackendOptions extends ProcessPorts {
   readonly url: string;
   /** Routers of one cluster share everything; clusters may share a Redis server. */
   readonly cluster: string;
+  readonly fleetSeed: string;
+  readonly blockSizeTokens: number;
   /** Where this router is; undefined if that is not said. */
   readonly region?: string | undefined;
+  /** CPU time that this process has used, in milliseconds. Default: none. */
+  readonly cpuMs?: () => number;
   readonly limits?: Partial<RedisLimits>;
   readonly exchangeLimits?: Partial<ExchangeLimits>;
 }
 
 /**
- * Carries the frames of the mesh's exchange through Redis, where leases say which routers are alive. It keeps a copy of
- * every journal there for a tier that starts again. While Redis is away the replica continues with what it has, and
- * members stay as they were.
+ * A mesh whose connections go through Redis, where leases list the addresses of its routers. It keeps a copy of every
+ * journal there for a tier that starts again. While Redis is away the replica continues with what it has, and members
+ * stay as they were.
  *
  * `start` throws EspalierError `redis_unusable` when Redis refuses user or password, and `mesh_rejected` when another
  * living router has the same id. When Redis cannot be reached it returns, and retries.
@@ -52,129 +58,88 @@ class RedisBackend implements Backend {
   readonly #isConnected: GaugeSeries;
   readonly #count;
   readonly #connector: RedisConnector;
-  readonly #lease: LeaseKeeper;
-  readonly #directory: Directory;
-  readonly #table: MemberTable;
-  readonly #links: RedisLinks;
-  readonly #exchange: Exchange;
+  readonly #living: LivingRouters;
+  readonly #transport: RedisTransport;
+  readonly #mesh: Mesh;
   readonly #store: JournalStore;
-  readonly #readiness: Readiness;
-  readonly #rates: PeerRates;
-  readonly #listeners = new Set<() => void>();
   readonly #cancels: Cancel[] = [];
+  readonly #seedListeners = new Set<() => void>();
   /** The session on which this router holds its lease. */
   #session: RedisSession | undefined;
   #isStarted = false;
+  #startMs = 0;
   #isLeaving = false;
   #isLooking = false;
   #isIdTaken = false;
-  #isOlderLogged = false;
+  /** Leases and journals are being read. */
   #isReading = false;
-  #hasAttached = false;
+  /** Redis was looked at, and the journals in it were read. */
+  #hasLooked = false;
+  #isOlderLogged = false;
   #graceUntilMs = Number.NEGATIVE_INFINITY;
   #looks = 0;
-  #cancelSoon: Cancel | undefined;
 
   constructor(options: RedisBackendOptions) {
     this.#options = options;
-    const { replica, clock, cluster, meter } = options;
-    const limits = { ...defaultRedisLimits, ...options.limits };
+    const { replica, cluster, meter, limits: changed, exchangeLimits, ...rest } = options;
+    const limits = { ...defaultRedisLimits, ...changed };
     this.#limits = limits;
     this.#isConnected = meter
       .gauge({ name: "espalier_redis_connected", help: "1 while the router's state goes through Redis, else 0." })
       .series();
     this.#count = createIncidentCounter(meter);
-    this.#rates = new PeerRates(clock);
     const keys = createRedisKeys(cluster);
     const origin = (): Origin => replica.origin;
-    const shared = { ...options, origin, keys, limits, count: this.#count };
-    this.#lease = new LeaseKeeper({ ...shared, isReady: () => this.waitingFor.length === 0 });
-    this.#directory = new Directory(shared);
-    this.#table = new MemberTable({
+    const address = `${Buffer.from(createNonce()).toString("hex").slice(0, 16)}.redis:1`;
+    const shared = { ...options, origin, address, keys, limits, count: this.#count };
+    this.#living = new LivingRouters(shared);
+    this.#transport = new RedisTransport({
       ...shared,
-      onChange: () => this.#membersChanged(),
-      onGone: (gone) => this.#exchange.memberGone(gone),
-    });
-    this.#links = new RedisLinks({
-      ...shared,
-      observer: guardObserver(
-        {
-          up: (link) => this.#exchange.linkUp(link),
-          down: (link) => this.#exchange.linkDown(link),
-          frame: (link, channel, frame) => this.#frame(link, channel, frame),
-          drained: (link, channel) => this.#exchange.drained(link, channel),
-          dialFailed() {},
-        },
-        options,
-      ),
-      onGreeting: (from) => {
-        this.#table.greeted(from);
-        this.#lookSoon();
-      },
-      onGoodbye: (from) => this.#table.left(from),
-      onLook: () => this.#lookSoon(),
-    });
-    const { exchangeLimits, limits: _, ...parts } = options;
-    this.#exchange = new Exchange({
-      ...parts,
-      peers: {
-        get self() {
-          return replica.origin;
-        },
-        // A router with a lease hears all others.
-        hears: (router, other) => this.#isAlive(router) && this.#isAlive(other),
-        epochOf: (router) => this.#table.member(router)?.origin.epoch,
-      },
-      isLooking: () => this.#readiness.isLooking,
-      ...(exchangeLimits && { limits: exchangeLimits }),
+      isGone: (other) => !this.#isCutOff && !this.#living.has(other),
     });
     this.#store = new JournalStore({ ...shared, documents: replica.documents });
-    this.#readiness = new Readiness({
-      clock,
+    this.#mesh = createMesh({
+      ...{ ...rest, replica, cluster, meter },
+      transport: this.#transport,
+      security: { kind: "redis" },
+      seeds: [],
+      found: this.#seeds(),
+      resolve: async (host) => [host],
       graceMs: limits.redisTimeoutMs,
-      maxWaitMs: Math.max(limits.joinTimeoutMs, limits.redisTimeoutMs),
-      lookingFor: "redis",
-      hasTriedAll: () => this.#hasAttached && !this.#isReading && this.#hasAllLinks(),
-      conditions: {
-        "router id": () => !this.#isIdTaken,
-        snapshot: () => !this.#hasAttached || this.#exchange.conditions.snapshot(),
-        journals: () => this.#exchange.conditions.journals(),
-        gauges: () => this.#exchange.conditions.gauges(),
-      },
+      isCutOff: () => this.#isCutOff,
+      linkLimits: { queueBytes: limits.queueBytes, maxPeers: limits.maxMembers },
+      membershipLimits: { maxMembers: limits.maxMembers },
+      ...(exchangeLimits && { exchangeLimits }),
     });
     this.#connector = new RedisConnector({
       ...shared,
-      channels: [keys.all, keys.inbox(replica.origin.router)],
-      onMessage: (message) => this.#links.receive(message),
-      onSession: () => this.#connected(),
-      onEnd: () => this.#disconnected(),
+      channels: [keys.inbox(address)],
+      onMessage: (message) => this.#transport.receive(message),
+      onSession: () => {
+        if (this.#hasLooked) this.#graceUntilMs = options.clock.nowMs() + limits.graceMs;
+        if (this.#isStarted) void this.#look();
+      },
+      onEnd: () => this.#detach(),
     });
   }
 
   async start(): Promise<void> {
     const { scheduler } = this.#options;
-    this.#readiness.start();
-    this.#exchange.start();
-    this.#cancels.push(this.#store.start());
+    this.#startMs = this.#options.clock.nowMs();
     await this.#connector.start();
     const { session } = this.#connector;
-    if (session) {
-      await this.#firstClaim(session);
-      await this.#look();
-    }
+    if (session) await this.#firstClaim(session);
+    this.#cancels.push(this.#store.start());
+    await this.#mesh.start();
+    await this.#look();
     this.#isStarted = true;
-    this.#cancels.push(
-      scheduler.every(this.#limits.renewMs, () => void this.#look()),
-      scheduler.every(ratesPeriodMs, () => this.#rates.sample(this.#links.links())),
-    );
+    this.#cancels.push(scheduler.every(this.#limits.renewMs, () => void this.#look()));
   }
 
   async stop(): Promise<void> {
-    this.#listeners.clear();
     for (const cancel of this.#cancels.splice(0)) cancel();
-    this.#cancelSoon?.();
-    this.#disconnected();
-    this.#exchange.stop();
+    await this.#mesh.stop();
+    this.#detach();
     this.#connector.stop();
   }
 
@@ -185,55 +150,80 @@ class RedisBackend implements Backend {
     const { scheduler, logger } = this.#options;
     const leave = async (): Promise<void> => {
       await this.#store.write(session);
-      await this.#lease.release(session);
-      await this.#links.tellAll("goodbye");
+      await this.#living.release(session);
+      await this.#mesh.leave();
+      await this.#transport.flushed();
     };
     await Promise.race([
-      leave().catch(() => logger.info("Redis is away; the others will see the lease lapse")),
+      leave().catch(() => logger.info("Redis is away; the others will notice that this router is silent")),
       pause(scheduler, leaveTimeoutMs),
     ]);
   }
 
   members(): readonly Member[] {
-    return this.#table.list(this.#session !== undefined);
+    return this.#mesh.members();
   }
 
   onMembers(listener: () => void): Cancel {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return this.#mesh.onMembers(listener);
   }
 
   get waitingFor(): readonly string[] {
-    return this.#readiness.waitingFor;
+    const waiting = this.#mesh.waitingFor;
+    if (this.#hasLooked || waiting.length === 0) return waiting;
+    if (this.#isIdTaken) return ["router id"];
+    const waitedMs = this.#options.clock.nowMs() - this.#startMs;
+    return this.#isStarted && waitedMs >= this.#limits.redisTimeoutMs ? [] : ["redis"];
   }
 
   setDraining(isDraining: boolean): void {
-    this.#lease.isDraining = isDraining;
-    this.#tellAll();
+    this.#mesh.setDraining(isDraining);
   }
 
   setUnreachable(targets: readonly string[]): void {
-    this.#lease.unreachable = [...targets];
-    this.#tellAll();
+    this.#mesh.setUnreachable(targets);
   }
 
   get bufferedBytes(): number {
-    return this.#links.waitingBytes;
+    return this.#mesh.bufferedBytes;
   }
 
+  /** Addresses are random, and mean nothing to operators. */
   describe(): BackendDescription {
-    const links = new Map(this.#links.links().map((link) => [originKey(link.peer.origin), link]));
-    const members = this.members().map((member) => {
-      const link = links.get(originKey(member.origin));
-      const rates = link && this.#rates.of(link);
-      return describeMember({ member, link, rates, lagMs: link && this.#exchange.lagMs(link), address: undefined });
-    });
-    return { kind: "redis", address: null, members, refused: [], waitingFor: this.waitingFor };
+    const mesh = this.#mesh.describe();
+    const members = mesh.members.map((member) => ({ ...member, address: null }));
+    return { ...mesh, kind: "redis", address: null, members, waitingFor: this.waitingFor };
+  }
+
+  /** Whether no router can be reached, or may not be back yet: silence says nothing about them. */
+  get #isCutOff(): boolean {
+    return this.#session === undefined || this.#options.clock.nowMs() < this.#graceUntilMs;
+  }
+
+  /** Whether every lease is that of a member: the others have a journal to give, or lapse and leave one in Redis. */
+  get #hasMetAll(): boolean {
+    const members = new Set<string>(this.members().map(({ origin }) => origin.router));
+    return this.#living.routers.every((router) => members.has(router));
+  }
+
+  #seeds() {
+    const isTried = (): boolean => this.#hasLooked && !this.#isReading && this.#hasMetAll;
+    return {
+      seeds: () => this.#living.addresses,
+      get isTried() {
+        return isTried();
+      },
+      onChange: (listener: () => void): Cancel => {
+        this.#seedListeners.add(listener);
+        return () => this.#seedListeners.delete(listener);
+      },
+    };
   }
 
   async #firstClaim(session: RedisSession): Promise<void> {
     try {
-      await this.#lease.claim(session);
+      await this.#living.claim(session);
+      await this.#riseAboveStored(session);
     } catch (error) {
       if (!session.isEnded) {
         this.#connector.stop();
@@ -242,20 +232,20 @@ class RedisBackend implements Backend {
     }
   }
 
-  #connected(): void {
-    if (this.#hasAttached) this.#startGrace();
-    if (this.#isStarted) void this.#look();
+  /** An earlier run of this router with the same epoch or a later one cannot be distinguished from this run. */
+  async #riseAboveStored(session: RedisSession): Promise<void> {
+    const { replica } = this.#options;
+    const { journals, announced } = await this.#store.list(session);
+    const stored = [...journals, ...(announced ? [announced] : [])];
+    const own = stored.filter(({ origin }) => origin.router === replica.origin.router);
+    const known = Math.max(0, ...own.map(({ origin }) => origin.epoch));
+    if (known >= replica.origin.epoch) replica.renewEpoch(known);
   }
 
-  #disconnected(): void {
+  #detach(): void {
     this.#session = undefined;
     this.#isConnected.set(0);
-    this.#links.detach();
-    if (this.#isStarted) this.#membersChanged();
-  }
-
-  #startGrace(): void {
-    this.#graceUntilMs = this.#options.clock.nowMs() + this.#limits.graceMs;
+    this.#transport.detach();
   }
 
   /** Renews the own lease, and looks for the other routers and journals. */
@@ -263,23 +253,24 @@ class RedisBackend implements Backend {
     const { session } = this.#connector;
     if (!session || session.isEnded || this.#isLooking || this.#isLeaving) return;
     this.#isLooking = true;
+    this.#isReading = true;
     try {
-      const outcome = await this.#lease.renew(session);
-      this.#idTaken(outcome === "taken");
-      if (outcome === "taken") return;
-      if (outcome === "anew" && this.#session) this.#startGrace();
-      const view = await this.#directory.look(session);
-      if (session.isEnded || this.#isLeaving) return;
-      this.#table.observe(view.leases, this.#options.clock.nowMs() < this.#graceUntilMs);
+      const isOwn = await this.#living.renew(session);
+      this.#idTaken(!isOwn);
+      if (!isOwn || session.isEnded || this.#isLeaving) return;
       if (this.#session !== session) this.#attach(session);
-      this.#links.setPeers(this.#present());
-      await this.#load(session, view);
-      await this.#store.keep(session, view.announced);
-      await this.#tidy(session, view);
+      const { journals, announced } = await this.#store.list(session);
+      await this.#store.load(session, journals, this.#isLost());
+      this.#hasLooked = true;
+      this.#isReading = false;
+      for (const listener of [...this.#seedListeners]) listener();
+      await this.#store.keep(session, announced);
+      await this.#tidy(session, journals);
     } catch (error) {
       if (!session.isEnded) this.#options.logger.warn("a look at Redis failed", { error: String(error) });
     } finally {
       this.#isLooking = false;
+      this.#isReading = false;
     }
   }
 
@@ -288,46 +279,40 @@ class RedisBackend implements Backend {
     if (!isTaken || !this.#session) return;
     const { logger, replica } = this.#options;
     logger.error("another living router has this router's id; this one shares nothing", { ...replica.origin });
-    this.#disconnected();
+    this.#detach();
   }
 
   #attach(session: RedisSession): void {
     this.#session = session;
-    this.#hasAttached = true;
     this.#isConnected.set(1);
-    this.#links.attach(session);
-    this.#membersChanged();
+    this.#transport.attach(session);
   }
 
-  /** Live routers send their journals themselves. Those of other routers are in Redis, and perhaps nowhere else. */
-  async #load(session: RedisSession, { journals }: DirectoryView): Promise<void> {
-    const held = new Set(this.#options.replica.documents.list().map(({ origin }) => origin && originKey(origin)));
-    const isGone = ({ origin }: StoredJournal): boolean =>
-      this.#table.member(origin.router)?.state !== "alive" && !held.has(originKey(origin));
-    this.#isReading = true;
-    try {
-      await this.#store.load(session, journals, isGone);
-    } finally {
-      this.#isReading = false;
-    }
+  /** Living routers send their journals themselves. Those of other routers are in Redis, and perhaps nowhere else. */
+  #isLost(): (journal: StoredJournal) => boolean {
+    const held = this.#held();
+    const living = new Set(this.#living.routers);
+    return ({ origin }) => !living.has(origin.router) && !held.has(originKey(origin));
   }
 
-  async #tidy(session: RedisSession, { journals }: DirectoryView): Promise<void> {
-    await this.#directory.forget(session, this.#table.takeForgotten());
+  #held(): ReadonlySet<string> {
+    const documents = this.#options.replica.documents.list();
+    return new Set(documents.flatMap(({ origin }) => (origin ? originKey(origin) : [])));
+  }
+
+  async #tidy(session: RedisSession, journals: readonly StoredJournal[]): Promise<void> {
     if (this.#looks++ % sweepEvery !== 0) return;
     await this.#warnOfOlder(session);
     if (this.waitingFor.length > 0) return;
     // A member in any state may come back to its journal.
     const known = new Set(this.members().map(({ origin }) => originKey(origin)));
+    const held = this.#held();
     const dead = journals.filter(({ origin }) => !known.has(originKey(origin)));
-    const kept = new Set(
-      this.#options.replica.documents.list().flatMap(({ origin }) => (origin ? originKey(origin) : [])),
-    );
-    await this.#directory.sweep(session, dead, (origin) => !kept.has(originKey(origin)));
+    await this.#store.sweep(session, dead, (origin) => !held.has(originKey(origin)));
   }
 
   async #warnOfOlder(session: RedisSession): Promise<void> {
-    const hasOlder = await this.#directory.hasOlder(session);
+    const hasOlder = await this.#living.hasOlder(session);
     if (hasOlder) this.#count("older-version");
     if (hasOlder && !this.#isOlderLogged) {
       this.#options.logger.error(
@@ -335,41 +320,5 @@ class RedisBackend implements Backend {
       );
     }
     this.#isOlderLogged = hasOlder;
-  }
-
-  #frame(link: Link, channel: Channel, frame: Uint8Array): void {
-    if (channel !== "membership") this.#exchange.frame(link, channel, frame);
-  }
-
-  /** Renews the lease with what has changed, and has the others look at it. */
-  #tellAll(): void {
-    if (!this.#session) return;
-    this.#look()
-      .then(() => this.#links.tellAll("look"))
-      .catch(() => {});
-  }
-
-  #lookSoon(): void {
-    this.#cancelSoon ??= this.#options.scheduler.after(lookSoonMs, () => {
-      this.#cancelSoon = undefined;
-      void this.#look();
-    });
-  }
-
-  #hasAllLinks(): boolean {
-    return this.members().every(({ state, origin }) => state !== "alive" || this.#links.isLinked(origin));
-  }
-
-  /** Routers whose lease is there, or lapsed a short time ago. */
-  #present(): Origin[] {
-    return this.members().flatMap(({ state, origin }) => (state === "alive" || state === "suspect" ? origin : []));
-  }
-
-  #isAlive(router: string): boolean {
-    return router === this.#options.replica.origin.router || this.#table.member(router)?.state === "alive";
-  }
-
-  #membersChanged(): void {
-    for (const listener of [...this.#listeners]) listener();
   }
 }

@@ -1,41 +1,42 @@
 import { counterBy, type Meter } from "@espalier/core";
 import { defaultLinkLimits } from "../link/link.ts";
-import type { StoredJournal } from "./directory.ts";
+import type { Origin } from "../origin.ts";
 
-/** Version of what is stored in Redis and sent through it. */
-const version = 2;
+/** Version of what is stored in Redis and sent through it. Routers of two versions share nothing. */
+const version = 3;
 
 /** Names of a cluster's keys in Redis. All are in one slot of a Redis Cluster, by the tag in braces. */
 export type RedisKeys = ReturnType<typeof createRedisKeys>;
 
 export function createRedisKeys(cluster: string) {
-  const older = `espalier:{${cluster}}:`;
-  const base = `${older}${version}:`;
+  const base = `espalier:{${cluster}}:${version}:`;
+  const older = `espalier:{${cluster}}:2:`;
   return {
-    /** Channel for messages to all routers. */
-    all: `${base}all`,
-    /** Channel for messages to one router. */
-    inbox: (router: string): string => `${base}to:${router}`,
-    /** Set of ids of routers that may have a lease. */
-    members: `${base}members`,
+    /** Channel for messages to the router at an address. */
+    inbox: (address: string): string => `${base}to:${address}`,
+    /** Sorted set of `<address> <router>`, each with the time on the clock of Redis at which its lease ends. */
+    living: `${base}living`,
     /** Hash from `<router>@<epoch>` to the version of its stored journal. */
     journals: `${base}journals`,
-    /** Hash from router id to the highest epoch that it had. */
-    epochs: `${base}epochs`,
-    lease: (router: string): string => `${base}member:${router}`,
     journal: ({ origin, version: copy }: StoredJournal): string =>
       `${base}journal:${origin.router}:${origin.epoch}:${copy}`,
-    /** Members and leases of versions before 2, which kept streams. */
+    /** Members and leases of version 2, which had a membership of its own. */
     olderMembers: `${older}members`,
     olderLease: (router: string): string => `${older}member:${router}`,
   };
+}
+
+/** The place of a journal's copy. */
+export interface StoredJournal {
+  readonly origin: Origin;
+  /** Rises with every copy. */
+  readonly version: number;
 }
 
 /** What went wrong in Redis, or was there and no router wrote it. */
 export type RedisIncident =
   | "entry-invalid"
   | "message-invalid"
-  | "frame-invalid"
   | "lease-invalid"
   | "key-of-other-type"
   | "gap"
@@ -58,26 +59,19 @@ export function createIncidentCounter(meter: Meter): CountIncident {
   );
 }
 
-/** Bounds and periods of the Redis backend. */
+/** Bounds and periods of Redis as a carrier. */
 export type RedisLimits = Readonly<typeof defaultRedisLimits>;
 
 export const defaultRedisLimits = {
   queueBytes: defaultLinkLimits.queueBytes,
-  /** A router whose lease is not renewed for so long is suspected. */
+  /** An address whose lease is not renewed for so long is listed no more. */
   leaseMs: 1_500,
-  /** Time between renewals of the own lease, and between looks at those of others. */
+  /** Time between renewals of the own lease, each of which lists the others. */
   renewMs: 500,
-  /** From the end of a lease until the router is considered dead; with the lease and a look it makes 4 s at most. */
-  downAfterLapseMs: 1_900,
-  /** From the end of a lease until the router is no longer a member. */
-  forgetAfterLapseMs: 4_500,
-  /** After Redis was away, or was emptied, missing leases mean nothing for so long. */
+  /** After Redis was away, routers that are not linked again yet count as alive for so long. */
   graceMs: 3_000,
-  /** Longest wait of a router that has just started for other routers, and likewise for Redis itself. */
-  joinTimeoutMs: 30_000,
+  /** Longest wait of a router that has just started for Redis and the routers in it. */
   redisTimeoutMs: 5_000,
-  /** A router that does not answer is greeted again after so long. */
-  helloAgainMs: 1_000,
   /** A command without an answer for so long ends the connection. */
   commandTimeoutMs: 1_500,
   connectTimeoutMs: 1_000,
@@ -85,10 +79,10 @@ export const defaultRedisLimits = {
   maxReconnectMs: 1_000,
   /** Other routers that are known at the same time. */
   maxMembers: 256,
-  /** Routers whose highest epoch Redis remembers. Those that began longest ago go first, never living ones. */
-  maxEpochs: 4_096,
-  /** Bytes of one message of another router. */
-  maxMessageBytes: 1_048_576,
+  /** Bytes of one frame. */
+  maxFrameBytes: 1_048_576,
+  /** Bytes of a connection that may be in flight, not yet read by the other end: Redis drops a subscriber who lags far. */
+  windowBytes: 262_144,
   /** Least time between two copies of the own journal in Redis, and bytes of copies per second. */
   storeMs: 2_000,
   storeBytesPerS: 4_194_304,

@@ -1,6 +1,6 @@
 import { backoffDelayMs, type Cancel, EspalierError, type Scheduler } from "@espalier/core";
 import type { ProcessPorts } from "../link/link.ts";
-import type { RedisLimits } from "./redis-keys.ts";
+import type { CountIncident, RedisLimits } from "./redis-keys.ts";
 
 export type RedisArgument = string | Uint8Array;
 
@@ -160,6 +160,23 @@ export function pairsOf(reply: RedisReply | undefined): (readonly [string, Redis
 /** Whether Redis refused a command because the key has a value of another type. */
 export function isWrongType(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith("WRONGTYPE");
+}
+
+/** Runs a command on a shared key, after removing a value that another program put there. */
+export async function ownKey(
+  session: RedisSession,
+  count: CountIncident,
+  key: string,
+  ...command: readonly string[]
+): Promise<RedisReply> {
+  try {
+    return await session.run(...command);
+  } catch (error) {
+    if (!isWrongType(error)) throw error;
+    count("key-of-other-type");
+    await session.run("DEL", key);
+    return session.run(...command);
+  }
 }
 
 /** Settles after so many milliseconds of the scheduler. */

@@ -1,5 +1,4 @@
 import type { VirtualTime } from "@espalier/testing";
-import { releaseScript, renewScript } from "../../src/redis/lease.ts";
 import type { RedisArgument, RedisReply, RedisSession } from "../../src/redis/redis-session.ts";
 
 interface Holds {
@@ -84,8 +83,6 @@ export class FakeRedis {
         this.published.push({ channel: key, message: raw[0]! });
         for (const session of this.#sessions) if (!session.isEnded) session.heard(key, raw[0]!);
         return 0;
-      case "EVAL":
-        return this.#script(key, args);
       default:
         return this.#ofType(name, key, args, raw);
     }
@@ -140,17 +137,6 @@ export class FakeRedis {
       default:
         throw new Error(`ERR unknown command ${name}`);
     }
-  }
-
-  /** The two scripts of leases, which are all that there are. */
-  #script(script: string, [, key = "", epoch = "", lease = "", ttlMs = "0"]: readonly string[]): RedisReply {
-    const held = this.#text(key)?.toString();
-    const isOwn = held?.split(" ", 1)[0] === epoch;
-    if (script === releaseScript) return isOwn && this.#keys.delete(key) ? 1 : 0;
-    if (script !== renewScript) throw new Error("ERR an unknown script");
-    if (held !== undefined && /^\d+ /.test(held) && !isOwn) return 0;
-    this.#keys.set(key, { kind: "string", value: lease, untilMs: this.#time.clock.nowMs() + Number(ttlMs) });
-    return held === undefined ? 2 : 1;
   }
 
   #until(args: readonly string[]): number {

@@ -1,12 +1,11 @@
 import { createSeededRandom } from "@espalier/core";
-import { createRecordingLogger, createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { createRecordingLogger, type VirtualTime } from "@espalier/testing";
 import {
   createRedisKeys,
   defaultRedisLimits,
   type RedisIncident,
   type RedisLimits,
 } from "../../src/redis/redis-keys.ts";
-import { FakeRedis } from "./fake-redis.ts";
 import type { FakeReplica } from "./fake-replica.ts";
 
 export const keys = createRedisKeys("test");
@@ -24,11 +23,6 @@ export function makeShared(time: VirtualTime, limits: Partial<RedisLimits> = {})
     count: (incident: RedisIncident) => void incidents.push(incident),
     incidents,
   };
-}
-
-export function makeRedis() {
-  const time = createVirtualTime();
-  return { time, redis: new FakeRedis(time) };
 }
 
 /** Writes that many items of one byte each more than their number has digits. */

@@ -25,7 +25,7 @@ testWithRedis("four routers see each other's journals, registry and gauges", asy
     Array(3).fill(["alive", true]),
   );
   const [first] = nodes[0]!.backend.describe().members;
-  expect(first).toMatchObject({ state: "alive", isLinked: true, address: null, roundTripMs: null });
+  expect(first).toMatchObject({ state: "alive", isLinked: true, address: null, roundTripMs: expect.any(Number) });
   expect(first!.receivedBytes).toBeGreaterThan(500);
 });
 
@@ -48,7 +48,7 @@ testWithRedis("routers that start when nobody is there read what those before th
   for (const { replica } of before) for (let round = 0; round < 500; round++) replica.write(`item ${round}`);
   before[0]!.replica.register("registered");
   await converged(before);
-  const keyOf = async (): Promise<string> => String(await server.command("HGETALL", "espalier:{test}:2:journals"));
+  const keyOf = async (): Promise<string> => String(await server.command("HGETALL", "espalier:{test}:3:journals"));
   const first = await keyOf();
   for (const { replica } of before) replica.write("the last");
   await waitFor(async () => (await keyOf()) !== first, { what: "the next copies" });
@@ -85,8 +85,8 @@ testWithRedis(
   "routers of an earlier version in the same cluster are named in the log, once, and served beside",
   async () => {
     const server = await redisForTest();
-    await server.command("SADD", "espalier:{test}:members", "old");
-    await server.command("SET", "espalier:{test}:member:old", '1 {"beat":1}');
+    await server.command("SADD", "espalier:{test}:2:members", "old");
+    await server.command("SET", "espalier:{test}:2:member:old", '1 {"beat":1}');
     const node = await startNode(server, "a", { limits: { renewMs: 20 } });
     await ready(node);
     await waitFor(() => node.incidents("older-version") >= 2, { what: "two counts" });
@@ -127,30 +127,27 @@ testWithRedis("what nobody can give is told to be unavailable", async () => {
   expect(alone.replica.unavailable).toEqual([everything, { targets: ["x"], from: undefined }]);
 });
 
-testWithRedis(
-  "who leaves is gone at once, who dies is suspected at the end of its lease and down within 4 s",
-  async () => {
-    const server = await redisForTest();
-    const [stays, leaves, dies] = [
-      await startNode(server, "a"),
-      await startNode(server, "b"),
-      await startNode(server, "c"),
-    ];
-    await waitFor(() => stays.backend.members().length === 2, { what: "members" });
-    dies.replica.setLoad(5);
-    await waitFor(() => stays.replica.loads.get("c") === 5, { what: "load" });
-    await leaves.backend.leave();
-    await waitFor(() => stateOf(stays, "b") === "left", { what: "goodbye", deadlineMs: 500 });
-    expect(stays.replica.gone).toEqual(["b@1"]);
-    await leaves.backend.stop();
-    await dies.backend.stop();
-    await waitFor(() => stateOf(stays, "c") === "suspect", { what: "suspicion", deadlineMs: 2_500 });
-    expect(stays.replica.loads.get("c")).toBe(5);
-    await waitFor(() => stateOf(stays, "c") === "down", { what: "death", deadlineMs: 3_000 });
-    expect(stays.replica.loads.get("c")).toBe(0);
-    await waitFor(() => stays.backend.members().length === 0, { what: "oblivion" });
-  },
-);
+testWithRedis("who leaves is gone at once, who dies is suspected and down within 4 s", async () => {
+  const server = await redisForTest();
+  const [stays, leaves, dies] = [
+    await startNode(server, "a"),
+    await startNode(server, "b"),
+    await startNode(server, "c"),
+  ];
+  await waitFor(() => stays.backend.members().length === 2, { what: "members" });
+  dies.replica.setLoad(5);
+  await waitFor(() => stays.replica.loads.get("c") === 5, { what: "load" });
+  await leaves.backend.leave();
+  await waitFor(() => stateOf(stays, "b") === "left", { what: "goodbye", deadlineMs: 500 });
+  expect(stays.replica.gone).toEqual(["b@1"]);
+  await leaves.backend.stop();
+  await dies.backend.stop();
+  await waitFor(() => stateOf(stays, "c") === "suspect", { what: "suspicion", deadlineMs: 2_500 });
+  expect(stays.replica.loads.get("c")).toBe(5);
+  await waitFor(() => stateOf(stays, "c") === "down", { what: "death", deadlineMs: 3_000 });
+  expect(stays.replica.loads.get("c")).toBe(0);
+  await waitFor(() => stays.backend.members().length === 0, { what: "oblivion" });
+});
 
 testWithRedis("draining and unreachable targets are told to all at once, and listeners hear of it", async () => {
   const server = await redisForTest();
@@ -221,7 +218,7 @@ testWithRedis("clusters on one server do not see each other", async () => {
   await ready(node);
   node.replica.write("something");
   const keysThere = async (): Promise<Buffer[]> => (await server.command("KEYS", "*")) as Buffer[];
-  const keys = await waitFor(async () => ((await keysThere()).length >= 5 ? keysThere() : undefined), {
+  const keys = await waitFor(async () => ((await keysThere()).length >= 3 ? keysThere() : undefined), {
     what: "keys",
   });
   for (const key of keys) expect(key.toString()).toMatch(/^espalier:\{test\}:/);

@@ -1,7 +1,7 @@
 import { waitFor } from "@espalier/testing";
 import { expect } from "vitest";
 import { type CommandedRedis, testWithRedis } from "./redis-server.ts";
-import { converged, makeNode, type Node, ready, redisForTest, startNode, stateOf } from "./rig.ts";
+import { converged, inboxOf, makeNode, type Node, ready, redisForTest, startNode, stateOf } from "./rig.ts";
 
 async function pairOn(server: CommandedRedis): Promise<[Node, Node]> {
   const nodes: [Node, Node] = [await startNode(server, "a"), await startNode(server, "b")];
@@ -24,7 +24,7 @@ function watchDeaths(nodes: readonly Node[]): () => boolean {
 }
 
 const journalKeys = async (server: CommandedRedis, router: string): Promise<string[]> =>
-  ((await server.command("KEYS", `espalier:{test}:2:journal:${router}:*`)) as Buffer[]).map((key) => key.toString());
+  ((await server.command("KEYS", `espalier:{test}:3:journal:${router}:*`)) as Buffer[]).map((key) => key.toString());
 
 testWithRedis("after a flush every writer publishes its own again, and a newcomer gets all", async () => {
   const server = await redisForTest();
@@ -120,11 +120,10 @@ testWithRedis(
     const nodes = await pairOn(server);
     const [journal] = await journalKeys(server, "a");
     await server.command("RPUSH", journal!, Buffer.from([1, 2, 3, 255]));
-    await server.command("PUBLISH", "espalier:{test}:2:all", Buffer.from([1, 255, 255]));
-    await server.command("PUBLISH", "espalier:{test}:2:to:b", "{}");
-    await server.command("HSET", "espalier:{test}:2:journals", "nonsense", "x");
-    await server.command("SADD", "espalier:{test}:2:members", "ghost");
-    await server.command("SET", "espalier:{test}:2:member:ghost", "boo", "PX", "2000");
+    await server.command("PUBLISH", await inboxOf(server, "b"), Buffer.from([1, 255, 255]));
+    await server.command("PUBLISH", await inboxOf(server, "b"), "{}");
+    await server.command("HSET", "espalier:{test}:3:journals", "nonsense", "x");
+    await server.command("ZADD", "espalier:{test}:3:living", "9999999999999", "boo");
     await waitFor(() => nodes[1].incidents("entry-invalid") >= 2, { what: "garbage noticed" });
     await waitFor(() => nodes[1].incidents("message-invalid") === 2, { what: "messages refused" });
     await waitFor(() => nodes[1].incidents("lease-invalid") >= 1, { what: "lease refused" });
@@ -132,7 +131,12 @@ testWithRedis(
     await converged(nodes);
     const late = await startNode(server, "c");
     await converged([...nodes, late]);
-    expect(late.backend.members().map(({ origin }) => origin.router)).toEqual(["a", "b"]);
+    expect(
+      late.backend
+        .members()
+        .map(({ origin }) => origin.router)
+        .toSorted(),
+    ).toEqual(["a", "b"]);
   },
 );
 
@@ -162,7 +166,7 @@ testWithRedis("keys that hold something of another type are replaced", async () 
   const server = await redisForTest();
   const nodes = await pairOn(server);
   const [journal] = await journalKeys(server, "a");
-  for (const key of [journal!, "espalier:{test}:2:journals", "espalier:{test}:2:members"]) {
+  for (const key of [journal!, "espalier:{test}:3:journals", "espalier:{test}:3:living"]) {
     await server.command("DEL", key);
     await server.command("SET", key, "something else");
   }
@@ -182,5 +186,5 @@ testWithRedis("journals that the replica gave up are removed once their writer i
   await writer.backend.leave();
   await writer.backend.stop();
   await waitFor(async () => (await journalKeys(server, "a")).length === 0, { what: "removal", deadlineMs: 12_000 });
-  expect(await server.command("HEXISTS", "espalier:{test}:2:journals", "a@1")).toBe(0);
+  expect(await server.command("HEXISTS", "espalier:{test}:3:journals", "a@1")).toBe(0);
 });

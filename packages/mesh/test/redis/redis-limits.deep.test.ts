@@ -1,8 +1,9 @@
+import { systemClock } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { expect } from "vitest";
 import { defaultRedisLimits } from "../../src/redis/redis-keys.ts";
 import { testWithRedis } from "./redis-server.ts";
-import { converged, ready, redisForTest, startNode } from "./rig.ts";
+import { converged, inboxOf, ready, redisForTest, startNode } from "./rig.ts";
 
 testWithRedis("what finds no room on its channel is dropped; gauges are sent whole once there is room", async () => {
   const server = await redisForTest();
@@ -10,10 +11,9 @@ testWithRedis("what finds no room on its channel is dropped; gauges are sent who
   const sender = await startNode(server, "a", { limits: { queueBytes } });
   const receiver = await startNode(server, "b");
   await ready(sender, receiver);
-  const before = sender.incidents("message-dropped");
-  for (let value = 1; value <= 40; value++) sender.replica.setLoad(value);
-  expect(sender.incidents("message-dropped") - before).toBeGreaterThanOrEqual(20);
-  await waitFor(() => receiver.replica.loads.get("a") === 40, { what: "the last value" });
+  for (let value = 1; value <= 5_000; value++) sender.replica.setLoad(value);
+  expect(sender.meter.value("espalier_mesh_dropped_frames_total", "load")).toBeGreaterThan(0);
+  await waitFor(() => receiver.replica.loads.get("a") === 5_000, { what: "the last value" });
 });
 
 testWithRedis("changes that find no room are made up for", async () => {
@@ -22,8 +22,8 @@ testWithRedis("changes that find no room are made up for", async () => {
   const writer = await startNode(server, "a", { limits: { queueBytes } });
   const reader = await startNode(server, "b");
   await ready(writer, reader);
-  for (let round = 0; round < 200; round++) writer.replica.write(`item ${round}`);
-  expect(writer.incidents("message-dropped")).toBeGreaterThan(0);
+  for (let round = 0; round < 400; round++) writer.replica.write(`item ${round} ${"x".repeat(1_000)}`);
+  expect(writer.meter.value("espalier_mesh_dropped_frames_total", "documents")).toBeGreaterThan(0);
   await converged([writer, reader]);
   writer.replica.write("life goes on");
   await converged([writer, reader]);
@@ -31,9 +31,10 @@ testWithRedis("changes that find no room are made up for", async () => {
 
 testWithRedis("messages longer than the bound are refused", async () => {
   const server = await redisForTest();
-  const node = await startNode(server, "a", { limits: { maxMessageBytes: 100 } });
-  await server.command("PUBLISH", "espalier:{test}:2:all", Buffer.alloc(101, 1));
-  await server.command("PUBLISH", "espalier:{test}:2:to:a", Buffer.alloc(101, 1));
+  const node = await startNode(server, "a", { limits: { maxFrameBytes: 100 } });
+  for (const bytes of [1_000, 2_000]) {
+    await server.command("PUBLISH", await inboxOf(server, "a"), Buffer.alloc(bytes, 1));
+  }
   await waitFor(() => node.incidents("message-invalid") === 2, { what: "refusals" });
 });
 
@@ -51,7 +52,8 @@ testWithRedis("one stored journal more than may be read is left alone, and count
   await ready(enough);
   expect(enough.incidents("too-many-sources")).toBe(0);
   await enough.backend.stop();
-  await waitFor(async () => (await server.command("EXISTS", "espalier:{test}:2:member:r")) === 0, { what: "lapse" });
+  const held = () => server.command("ZCOUNT", "espalier:{test}:3:living", String(systemClock.wallMs()), "+inf");
+  await waitFor(async () => (await held()) === 0, { what: "lapse" });
   const few = await startNode(server, "s", { limits: { maxSources: 2 } });
   await ready(few);
   expect(few.incidents("too-many-sources")).toBe(1);

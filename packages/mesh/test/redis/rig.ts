@@ -46,6 +46,8 @@ export function makeNode(server: CommandedRedis, id: string, options: NodeOption
     replica,
     url: options.url ?? server.url,
     cluster: "test",
+    fleetSeed: "test",
+    blockSizeTokens: 16,
     clock: systemClock,
     scheduler: systemScheduler,
     random: createSeededRandom(id.charCodeAt(id.length - 1)),
@@ -82,4 +84,11 @@ export async function converged(nodes: readonly Node[], deadlineMs = 8_000): Pro
 
 export function stateOf(node: Node, router: string): string | undefined {
   return node.backend.members().find(({ origin }) => origin.router === router)?.state;
+}
+
+/** The channel of a living router. */
+export async function inboxOf(server: CommandedRedis, router: string): Promise<string> {
+  const holders = (await server.command("ZRANGE", "espalier:{test}:3:living", "0", "-1")) as Buffer[];
+  const holder = holders.map(String).find((text) => text.endsWith(` ${router}`));
+  return `espalier:{test}:3:to:${holder?.split(" ")[0]}`;
 }

@@ -224,7 +224,7 @@ export function createBackend({ config, replica, found, ...ports }: BackendOptio
     graceMs: mesh.joinGraceMs,
   };
   if (mesh.backend === "redis") {
-    const backend = createRedisBackend({ ...shared, url: mesh.redisUrl?.reveal() ?? "" });
+    const backend = createRedisBackend({ ...shared, cpuMs: systemCpuMs, url: mesh.redisUrl?.reveal() ?? "" });
     return { backend, setSecrets: undefined, setTls: undefined };
   }
   const { tls, seedSources } = mesh;

@@ -25,6 +25,7 @@ interface Single {
   readonly forgotten: string[];
   readonly changes: MembershipChange[];
   lagMs: number;
+  isCutOff: boolean;
   epoch: number;
   peer(name: string, epoch?: number, capabilities?: readonly string[]): Peer;
   state(name: string): string | undefined;
@@ -49,6 +50,7 @@ function createSingle(limits = {}, meter: Meter = silentMeter, region?: string):
     forgotten,
     changes,
     lagMs: 0,
+    isCutOff: false,
     epoch: 1,
     state: (name) => membership.member(asRouterId(name))?.state,
     peer(name, epoch = 1, capabilities = []) {
@@ -96,6 +98,7 @@ function createSingle(limits = {}, meter: Meter = silentMeter, region?: string):
     random: createSeededRandom(1),
     lagMs: () => single.lagMs,
     cpuMs: () => 0,
+    isCutOff: () => single.isCutOff,
     dial: (address) => dialed.push(address),
     forget: (address) => forgotten.push(address),
     meter,
@@ -122,6 +125,21 @@ test("regions go to routers that read them, and records without one to those of 
     );
   expect(regionsSaid(knows)).toEqual(new Set(["self eu", "older undefined"]));
   expect(regionsSaid(older)).toEqual(new Set(["self undefined", "knows undefined"]));
+});
+
+test("while the medium of all links is away members stay alive without one, and are suspected and down once it is back", () => {
+  const single = createSingle();
+  const peer = single.peer("p");
+  single.time.advance(100);
+  single.isCutOff = true;
+  single.membership.linkDown(peer.link, "reset");
+  single.time.advance(60_000);
+  expect(single.membership.members()).toMatchObject([{ state: "alive", isLinked: false }]);
+  single.isCutOff = false;
+  single.time.advance(200);
+  expect(single.state("p")).toBe("suspect");
+  single.time.advance(1_700);
+  expect(single.state("p")).toBe("down");
 });
 
 test("who hears that it is suspected says under a higher incarnation that it lives", () => {

@@ -7,7 +7,9 @@ import { join } from "node:path";
 import { root, setUp } from "./set-up.mjs";
 
 await setUp();
-const { generatedDocuments, withMigrationTables } = await import("../apps/router/src/generated-documents.ts");
+const { generatedDocuments, withMigrationTables, withNoteLayouts } = await import(
+  "../apps/router/src/generated-documents.ts"
+);
 const { namedFigures, withFigures } = await import("../bench/src/document-figures.ts");
 for (const [name, text] of Object.entries(await generatedDocuments())) {
   writeFileSync(join(root, "docs", name), text);
@@ -17,6 +19,10 @@ for (const [name, text] of Object.entries(await generatedDocuments())) {
 const guide = join(root, "docs", "MIGRATION.md");
 writeFileSync(guide, withMigrationTables(readFileSync(guide, "utf8")));
 console.log("docs/MIGRATION.md");
+
+const protocol = join(root, "docs", "PROTOCOL.md");
+writeFileSync(protocol, withNoteLayouts(readFileSync(protocol, "utf8")));
+console.log("docs/PROTOCOL.md");
 
 const readJson = (name) => JSON.parse(readFileSync(join(root, "docs", "benchmarks", name), "utf8"));
 const figures = namedFigures(readJson("peers.json"), readJson("figures.json"));

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { generatedDocuments, withMigrationTables } from "../src/generated-documents.ts";
+import { generatedDocuments, withMigrationTables, withNoteLayouts } from "../src/generated-documents.ts";
 
 const documents = Object.entries(generatedDocuments());
 
@@ -14,6 +14,13 @@ test("MIGRATION.md has the flags and plugins that translations know; `npm run do
   expect(withMigrationTables(guide)).toBe(guide);
   expect(guide).toContain("| `no-hit-lru-scorer` | `policy.no-hit-lru-weight` |  |");
   expect(() => withMigrationTables("# A guide")).toThrow("no line <!-- flags of SGLang");
+});
+
+test("PROTOCOL.md has the layouts of notes as they are declared; `npm run docs` renews it", () => {
+  const protocol = readFileSync(new URL("../../../docs/PROTOCOL.md", import.meta.url), "utf8");
+  expect(withNoteLayouts(protocol)).toBe(protocol);
+  expect(protocol).toContain("| `rents` | `[key:u32 paidMs:s(600,000)](32)` |");
+  expect(() => withNoteLayouts("# A protocol")).toThrow("no line <!-- layouts of notes");
 });
 
 test("every document has content from the code", () => {

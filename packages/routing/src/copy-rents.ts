@@ -1,12 +1,15 @@
 import {
-  ByteReader,
-  ByteWriter,
   type Cancel,
   type Clock,
+  list,
   type Meter,
   type Scheduler,
   type Startable,
+  signedVarint,
+  struct,
   type TargetIndex,
+  u32,
+  versioned,
 } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 
@@ -273,35 +276,14 @@ export function dryRunRents(rents: CopyRents): CopyRents {
   return { paidMs: (key) => rents.paidMs(key), add() {} };
 }
 
-const version = 1;
+/** Parts by key, which is four bytes; whole milliseconds. */
+const rentNote = versioned(1, list(struct({ key: u32, paidMs: signedVarint(maxRentMs) }), maxReportedRents));
 
-/**
- * Layout: version, a byte; number of parts as a varint; for each its key, four bytes, and whole milliseconds as a
- * signed varint.
- */
+export const rentNoteLayout = rentNote.layout;
+
 export function writeRentNote(parts: readonly RentPart[]): Uint8Array {
-  const writer = new ByteWriter(2 + 8 * parts.length);
-  writer.u8(version);
-  writer.varint(parts.length);
-  for (const { key, paidMs } of parts) {
-    writer.u32(key);
-    writer.signedVarint(Math.round(paidMs));
-  }
-  return writer.copy();
+  return rentNote.encode(parts.map(({ key, paidMs }) => ({ key, paidMs: Math.round(paidMs) })));
 }
 
-/**
- * Bytes after the parts are ignored, so that a later version may add to a note.
- *
- * @throws RangeError for bytes that are not such a note
- */
-export function readRentNote(bytes: Uint8Array): readonly RentPart[] {
-  const reader = ByteReader.ofVersion(version, bytes);
-  const count = reader.varint();
-  if (count > maxReportedRents) throw new RangeError(`${count} rents are too many`);
-  return Array.from({ length: count }, () => {
-    const part = { key: reader.u32(), paidMs: reader.signedVarint() };
-    if (Math.abs(part.paidMs) > maxRentMs) throw new RangeError(`a rent of ${part.paidMs} ms is too large`);
-    return part;
-  });
-}
+/** @throws RangeError for bytes that are not such a note */
+export const readRentNote: (bytes: Uint8Array) => readonly RentPart[] = rentNote.decode;

@@ -23,7 +23,7 @@ export {
   type WaitingWork,
 } from "./admission/index.ts";
 export type { CopyRents } from "./copy-rents.ts";
-export { createSharedRents, dryRunRents, type SharedRents } from "./copy-rents.ts";
+export { createSharedRents, dryRunRents, rentNoteLayout, type SharedRents } from "./copy-rents.ts";
 export { DecisionLog, exclusions, type FactStore, keptDecisions, type LoggedDecision } from "./decision-log.ts";
 export {
   findTransferField,
@@ -92,7 +92,7 @@ export {
   type RetryMeters,
 } from "./request/retries.ts";
 export type { RoutingTarget } from "./routing-target.ts";
-export { type DemandedRole, engineRoles } from "./scale/demand-note.ts";
+export { type DemandedRole, demandNoteLayout, engineRoles } from "./scale/demand-note.ts";
 export { FleetDemand, modelDemand } from "./scale/fleet-demand.ts";
 export {
   createTargetSelector,

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter } from "@espalier/core";
+import { amount, list, struct, text, varint, versioned } from "@espalier/core";
 
 /** Engines by what they do. `both` is for engines that do both. */
 export const engineRoles = ["both", "prefill", "decode"] as const;
@@ -29,56 +29,39 @@ export const maxNotedModels = 32;
 export const maxModelBytes = 200;
 /** The largest number that a note may claim, of anything. */
 const maxClaim = 1e9;
-const version = 1;
 
-const numbers = [
-  "requestsPerS",
-  "prefill",
-  "outputPerS",
-  "waiting",
-  "waitingPrefill",
-  "waitingOutputPerS",
-  "idleMs",
-] as const satisfies readonly (keyof DemandSample)[];
+const claim = amount(maxClaim);
+const demandNote = versioned(
+  1,
+  list(
+    struct({
+      model: text(maxModelBytes),
+      requestsPerS: claim,
+      prefill: claim,
+      outputPerS: claim,
+      waiting: claim,
+      waitingPrefill: claim,
+      waitingOutputPerS: claim,
+      idleMs: claim,
+      wanted: struct({ both: varint(maxClaim), prefill: varint(maxClaim), decode: varint(maxClaim) }),
+    }),
+    maxNotedModels,
+  ),
+);
 
-/**
- * Layout: version, a byte; number of models as a varint; for each its name as text, seven doubles in the order of
- * `DemandSample`, and three varints: the engines it wants, by role.
- */
+export const demandNoteLayout = demandNote.layout;
+
 export function writeDemandNote(samples: readonly DemandSample[]): Uint8Array {
-  const writer = new ByteWriter();
-  writer.u8(version);
-  writer.varint(samples.length);
-  for (const sample of samples) {
-    writer.text(sample.model);
-    for (const name of numbers) writer.f64(Math.min(maxClaim, sample[name]));
-    for (const role of engineRoles) writer.varint(Math.min(maxClaim, sample.wanted[role]));
-  }
-  return writer.copy();
+  return demandNote.encode(samples.map(claimed));
 }
 
-/**
- * Bytes after the models are ignored, so that a later version may add to a note.
- *
- * @throws RangeError for bytes that are not such a note
- */
-export function readDemandNote(bytes: Uint8Array): readonly DemandSample[] {
-  const reader = ByteReader.ofVersion(version, bytes);
-  const count = reader.varint();
-  if (count > maxNotedModels) throw new RangeError(`${count} models are too many`);
-  const claimed = (value: number): number => {
-    if (!(value >= 0 && value <= maxClaim)) throw new RangeError(`${value} is no demand`);
-    return value;
-  };
-  return Array.from({ length: count }, () => {
-    const model = reader.text(maxModelBytes);
-    const [requestsPerS, prefill, outputPerS, waiting, waitingPrefill, waitingOutputPerS, idleMs] = numbers.map(() =>
-      claimed(reader.f64()),
-    ) as [number, number, number, number, number, number, number];
-    const [both, forPrefill, decode] = engineRoles.map(() => claimed(reader.varint())) as [number, number, number];
-    return {
-      ...{ model, requestsPerS, prefill, outputPerS, waiting, waitingPrefill, waitingOutputPerS, idleMs },
-      wanted: { both, prefill: forPrefill, decode },
-    };
-  });
+/** @throws RangeError for bytes that are not such a note */
+export const readDemandNote: (bytes: Uint8Array) => readonly DemandSample[] = demandNote.decode;
+
+function claimed({ model, wanted, ...numbers }: DemandSample): DemandSample {
+  return { model, ...atMostClaimed(numbers), wanted: atMostClaimed(wanted) };
+}
+
+function atMostClaimed<Numbers extends Readonly<Record<string, number>>>(numbers: Numbers): Numbers {
+  return Object.fromEntries(Object.entries(numbers).map(([name, of]) => [name, Math.min(maxClaim, of)])) as Numbers;
 }

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter, type Cancel, type Clock, readOrUndefined, type Scheduler } from "@espalier/core";
+import { type Cancel, type Clock, readOrUndefined, type Scheduler, struct, text, versioned } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { isLocalOrigin, maxOriginLength, readOrigin } from "./admin-access.ts";
 
@@ -83,15 +83,16 @@ function distinct(peers: readonly KnownPeer[]): readonly string[] {
   return [...new Set(peers.map(({ origin }) => origin))].slice(0, maxAdminOrigins);
 }
 
-/** The note: a version, and the origin as text. */
+/** Where browsers find the admin listener. */
+const adminNote = versioned(noteVersion, struct({ origin: text(maxOriginLength) }));
+
+export const adminNoteLayout = adminNote.layout;
+
 export function writeAdminNote(origin: string): Uint8Array {
-  const writer = new ByteWriter(64);
-  writer.u8(noteVersion);
-  writer.text(origin);
-  return writer.copy();
+  return adminNote.encode({ origin });
 }
 
 /** @returns undefined for a note of a later version or without a usable origin */
 export function readAdminNote(bytes: Uint8Array): string | undefined {
-  return readOrUndefined(() => readOrigin(ByteReader.ofVersion(noteVersion, bytes).text(maxOriginLength)));
+  return readOrUndefined(() => readOrigin(adminNote.decode(bytes).origin));
 }

@@ -1,7 +1,6 @@
 import { deflateRawSync, inflateRawSync } from "node:zlib";
 import {
-  ByteReader,
-  ByteWriter,
+  bytes,
   type Cancel,
   type Described,
   EspalierError,
@@ -10,6 +9,9 @@ import {
   readOrUndefined,
   type Scheduler,
   type Startable,
+  struct,
+  varint,
+  versioned,
 } from "@espalier/core";
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import { type DecisionLog, keptDecisions, type LoggedDecision } from "@espalier/routing";
@@ -100,11 +102,11 @@ export function createPastDecisions(options: PastDecisionsOptions): PastDecision
   const hear = ({ key, bytes, ageMs }: Note): void => {
     if (ageMs > answerWithinMs) return;
     if (key === questionKey) {
-      const { number, rest } = readNote(bytes) ?? {};
+      const { number, rest } = readOrUndefined(() => note.decode(bytes)) ?? {};
       const found = rest && own(Buffer.from(rest).toString("utf8"));
-      if (number !== undefined && found) notes?.post(answerKey, writeNote(number, pack(found)));
+      if (number !== undefined && found) notes?.post(answerKey, note.encode({ number, rest: pack(found) }));
     } else if (key === answerKey) {
-      const { number, rest } = readNote(bytes) ?? {};
+      const { number, rest } = readOrUndefined(() => note.decode(bytes)) ?? {};
       const found = rest && number !== undefined && waiting.has(number) ? unpack(rest) : undefined;
       if (found) waiting.get(number!)?.(found);
     }
@@ -123,7 +125,7 @@ export function createPastDecisions(options: PastDecisionsOptions): PastDecision
         giveUp();
         resolve(answer);
       });
-      if (!notes.post(questionKey, writeNote(number, id))) waiting.get(number)?.(undefined);
+      if (!notes.post(questionKey, note.encode({ number, rest: id }))) waiting.get(number)?.(undefined);
     });
     waiting.delete(number);
     return found;
@@ -148,21 +150,10 @@ export function createPastDecisions(options: PastDecisionsOptions): PastDecision
   };
 }
 
-/** A note: its version, the question's number, and the id that is asked for, or the answer. */
-function writeNote(number: number, rest: Uint8Array): Uint8Array {
-  const writer = new ByteWriter(64);
-  writer.u8(noteVersion);
-  writer.varint(number);
-  writer.bytes(rest);
-  return writer.copy();
-}
+/** A question or an answer: the question's number, and the id that is asked for, or the answer. */
+const note = versioned(noteVersion, struct({ number: varint(), rest: bytes(maxAnswerBytes) }));
 
-function readNote(bytes: Uint8Array): { readonly number: number; readonly rest: Uint8Array } | undefined {
-  return readOrUndefined(() => {
-    const reader = ByteReader.ofVersion(noteVersion, bytes);
-    return { number: reader.varint(), rest: reader.bytes(maxAnswerBytes) };
-  });
-}
+export const questionNoteLayout = note.layout;
 
 /** JSON, deflated. */
 function pack(found: PastRequest): Uint8Array {

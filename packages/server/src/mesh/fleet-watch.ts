@@ -1,16 +1,18 @@
 import { createHash } from "node:crypto";
 import {
-  ByteReader,
-  ByteWriter,
   type Cancel,
   type Clock,
   type Described,
   json,
   type Logger,
+  list,
   type Meter,
   readOrUndefined,
   type Scheduler,
   type Startable,
+  struct,
+  text,
+  versioned,
 } from "@espalier/core";
 import type { MemberDescription } from "@espalier/mesh";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
@@ -168,32 +170,29 @@ const noteVersion = 1;
 const maxTextBytes = 128;
 export const maxSections = 64;
 
-/** The note: its version; the program's version as text; the number of sections as a varint; name and digest of each as text. */
+const boundedText = text(maxTextBytes);
+const releaseNote = versioned(
+  noteVersion,
+  struct({ version: boundedText, settings: list(struct({ name: boundedText, digest: boundedText }), maxSections) }),
+);
+
+export const releaseNoteLayout = releaseNote.layout;
+
 export function writeRelease({ version, settings }: RouterRelease): Uint8Array {
-  const writer = new ByteWriter(512);
-  writer.u8(noteVersion);
-  writer.text(version.slice(0, maxTextBytes / 4));
-  writer.varint(settings.size);
-  for (const [name, digest] of settings) {
-    writer.text(name);
-    writer.text(digest);
-  }
-  return writer.copy();
+  return releaseNote.encode({
+    version: version.slice(0, maxTextBytes / 4),
+    settings: [...settings].map(([name, digest]) => ({ name, digest })),
+  });
 }
 
-/** @returns undefined for a note of another form, and for one that is too long; what a later version adds behind does not count */
+/** @returns undefined for a note of another form, and for one that is too long */
 export function readRelease(bytes: Uint8Array): RouterRelease | undefined {
   return readOrUndefined(() => {
-    const reader = ByteReader.ofVersion(noteVersion, bytes);
-    const version = printable(reader.text(maxTextBytes));
-    const count = reader.varint();
-    if (count > maxSections) return undefined;
-    const settings = new Map<string, string>();
-    for (let at = 0; at < count; at++) {
-      const name = printable(reader.text(maxTextBytes));
-      settings.set(name, reader.text(maxTextBytes));
-    }
-    return { version, settings };
+    const { version, settings } = releaseNote.decode(bytes);
+    return {
+      version: printable(version),
+      settings: new Map(settings.map(({ name, digest }) => [printable(name), digest])),
+    };
   });
 }
 

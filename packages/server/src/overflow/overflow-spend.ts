@@ -1,12 +1,16 @@
 import {
-  ByteReader,
-  ByteWriter,
+  amount,
   type Cancel,
   type Clock,
   counterBy,
+  list,
   type Meter,
   type Scheduler,
   type Startable,
+  struct,
+  text,
+  varint,
+  versioned,
 } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 
@@ -155,43 +159,24 @@ export class OverflowSpend implements Startable {
   }
 }
 
-/**
- * Layout: version, a byte; number of backends as a varint; for each its name as text, the numbers of the hour and the day
- * as varints, and the amounts of both as doubles.
- */
-export function writeSpendNote(parts: readonly Part[]): Uint8Array {
-  const writer = new ByteWriter();
-  writer.u8(version);
-  writer.varint(parts.length);
-  for (const { backend, hourNumber, hour, dayNumber, day } of parts) {
-    writer.text(backend);
-    writer.varint(hourNumber);
-    writer.varint(dayNumber);
-    writer.f64(hour);
-    writer.f64(day);
-  }
-  return writer.copy();
-}
+const amountOfMoney = amount(maxAmount);
+/** What was spent in an hour and a day, by their numbers since 1970. */
+const spendNote = versioned(
+  version,
+  list(
+    struct({
+      backend: text(maxNameBytes),
+      hourNumber: varint(),
+      dayNumber: varint(),
+      hour: amountOfMoney,
+      day: amountOfMoney,
+    }),
+    maxNotedBackends,
+  ),
+);
 
-/**
- * Bytes after the backends are ignored, so that a later version may add to a note.
- *
- * @throws RangeError for bytes that are not such a note
- */
-export function readSpendNote(bytes: Uint8Array): readonly Part[] {
-  const reader = ByteReader.ofVersion(version, bytes);
-  const count = reader.varint();
-  if (count > maxNotedBackends) throw new RangeError(`${count} backends are too many`);
-  const amount = (): number => {
-    const value = reader.f64();
-    if (!(value >= 0 && value <= maxAmount)) throw new RangeError(`${value} is no amount`);
-    return value;
-  };
-  return Array.from({ length: count }, () => ({
-    backend: reader.text(maxNameBytes),
-    hourNumber: reader.varint(),
-    dayNumber: reader.varint(),
-    hour: amount(),
-    day: amount(),
-  }));
-}
+export const spendNoteLayout = spendNote.layout;
+export const writeSpendNote: (parts: readonly Part[]) => Uint8Array = spendNote.encode;
+
+/** @throws RangeError for bytes that are not such a note */
+export const readSpendNote: (bytes: Uint8Array) => readonly Part[] = spendNote.decode;

@@ -1,0 +1,80 @@
+import { expect, test } from "vitest";
+import {
+  amount,
+  bytes,
+  createSeededRandom,
+  list,
+  signedVarint,
+  struct,
+  text,
+  u32,
+  type ValueOf,
+  varint,
+  versioned,
+} from "../src/index.ts";
+
+const item = struct({ word: u32, count: varint(1_000), offset: signedVarint(500), share: amount(2) });
+const body = struct({ name: text(8), content: bytes(4), items: list(item, 3), total: varint() });
+const note = versioned(1, body);
+
+test("a declared value of any content is read as it was written; cut short or changed, it is read or refused with a RangeError", () => {
+  const random = createSeededRandom(7);
+  for (let round = 0; round < 300; round++) {
+    const value: ValueOf<typeof body> = {
+      name: "ä".repeat(random.integer(5)),
+      content: Uint8Array.from({ length: random.integer(5) }, () => random.integer(256)),
+      items: Array.from({ length: random.integer(4) }, () => ({
+        word: random.integer(2 ** 32),
+        count: random.integer(1_001),
+        offset: random.integer(1_001) - 500,
+        share: random.float() * 2,
+      })),
+      total: random.integer(2 ** 32) * 2 ** 20,
+    };
+    const encoded = note.encode(value);
+    expect(note.decode(encoded)).toEqual(value);
+    expect(note.decode(Uint8Array.of(...encoded, 1, 2))).toEqual(value);
+    for (let length = 0; length < encoded.length; length++) {
+      expect(() => note.decode(encoded.subarray(0, length))).toThrow(RangeError);
+    }
+    const changed = encoded.slice();
+    changed[random.integer(changed.length)] = random.integer(256);
+    try {
+      note.decode(changed);
+    } catch (error) {
+      expect(error).toBeInstanceOf(RangeError);
+    }
+  }
+});
+
+const least = { name: "", content: new Uint8Array(), items: [], total: 0 };
+const most = { word: 2 ** 32 - 1, count: 1_000, offset: -500, share: 2 };
+
+test.each([
+  ["a text", { ...least, name: "12345678" }, { ...least, name: "123456789" }],
+  ["bytes", { ...least, content: new Uint8Array(4) }, { ...least, content: new Uint8Array(5) }],
+  ["a list", { ...least, items: [most, most, most] }, { ...least, items: [most, most, most, most] }],
+  ["a varint", { ...least, items: [most] }, { ...least, items: [{ ...most, count: 1_001 }] }],
+  ["a negative varint", { ...least, items: [most] }, { ...least, items: [{ ...most, offset: -501 }] }],
+  [
+    "a positive varint",
+    { ...least, items: [{ ...most, offset: 500 }] },
+    { ...least, items: [{ ...most, offset: 501 }] },
+  ],
+  ["an amount", { ...least, items: [most] }, { ...least, items: [{ ...most, share: 2.001 }] }],
+  ["no amount", { ...least, items: [most] }, { ...least, items: [{ ...most, share: -1 }] }],
+  ["no number", { ...least, items: [most] }, { ...least, items: [{ ...most, share: Number.NaN }] }],
+])("%s at its bound is read, and one past it is refused", (_, within, beyond) => {
+  expect(note.decode(note.encode(within))).toEqual(within);
+  expect(() => note.decode(note.encode(beyond))).toThrow(RangeError);
+});
+
+test("another version is refused", () => {
+  expect(() => versioned(2, body).decode(note.encode(least))).toThrow("version 1 is not known");
+});
+
+test("the layout names fields, types and bounds in their order", () => {
+  expect(note.layout).toBe(
+    "name:t(8) content:b(4) items:[word:u32 count:v(1,000) offset:s(500) share:f64(2)](3) total:v",
+  );
+});

@@ -45,11 +45,15 @@ export const maxLinkDelayMs = 250;
 export class PeerGauges {
   readonly #options: PeerGaugesOptions;
   readonly #origins: PeerTable<OriginGauges>;
+  #hasNewTotals = false;
 
   constructor(options: PeerGaugesOptions) {
     const { sums, slots, limits } = options;
     const { maxOrigins: maxPeers, maxTargets, leaseMs } = limits;
-    const begin = (origin: Origin): OriginGauges => new OriginGauges({ origin, sums, slots, maxTargets });
+    const begin = (origin: Origin): OriginGauges => {
+      this.#hasNewTotals = true;
+      return new OriginGauges({ origin, sums, slots, maxTargets });
+    };
     this.#options = options;
     this.#origins = new PeerTable<OriginGauges>({
       ...{ maxPeers, leaseMs, begin },
@@ -62,18 +66,21 @@ export class PeerGauges {
 
   /** @returns what the frame brought */
   receive(frame: LoadFrame, linkDelayMs: number): "news" | "stale" | "unknown" {
-    const { clock, meters, limits } = this.#options;
+    const { clock, meters, limits, sums } = this.#options;
     const nowMs = clock.nowMs();
     const origin = this.#origins.of(frame.origin, nowMs);
     if (!origin) return "unknown";
     const heardBeforeMs = origin.heardMs;
     const refusedBefore = origin.refused;
+    const before = { counts: origin.counts, linkDelayMs: origin.linkDelayMs, phantom: sums.expiredInFlight };
     if (linkDelayMs >= 0) origin.linkDelayMs = Math.min(maxLinkDelayMs, linkDelayMs);
     const isNews = origin.apply(frame, nowMs);
     if (origin.refused > refusedBefore) meters.refusedTarget();
     if (origin.isExpired && origin.heardMs > heardBeforeMs && nowMs - origin.heardMs < limits.leaseMs) origin.revive();
     if (frame.relayedAgeMs === undefined && isNews) meters.lag(clock.wallMs() - frame.sentWallMs);
-    this.#tellTotals();
+    const isSame = origin.counts === before.counts && origin.linkDelayMs === before.linkDelayMs;
+    // They are of all origins, and most frames change nothing about them.
+    if (this.#hasNewTotals || !isSame || sums.expiredInFlight !== before.phantom) this.#tellTotals();
     return isNews ? "news" : "stale";
   }
 
@@ -108,8 +115,8 @@ export class PeerGauges {
   /** Samples how old the gauges in the sums are. */
   observeAges(): void {
     const nowMs = this.#options.clock.nowMs();
-    for (const { isExpired, isGone, heardMs } of this.#origins) {
-      if (!isExpired && !isGone) this.#options.meters.age(nowMs - heardMs);
+    for (const { counts, heardMs } of this.#origins) {
+      if (counts) this.#options.meters.age(nowMs - heardMs);
     }
   }
 
@@ -119,7 +126,7 @@ export class PeerGauges {
     const frames: RelayFrame[] = [];
     for (const known of this.#origins) {
       const { origin, counter } = known;
-      if (known.isExpired || known.isGone) continue;
+      if (!known.counts) continue;
       for (const reports of splitReports(known.reports())) {
         const relayedAgeMs = Math.max(0, nowMs - known.heardMs);
         frames.push({
@@ -157,8 +164,9 @@ export class PeerGauges {
     const { sums } = this.#options;
     let delaysMs = 0;
     sums.originCount = 0;
-    for (const { isExpired, isGone, linkDelayMs } of this.#origins) {
-      if (isExpired || isGone) continue;
+    this.#hasNewTotals = false;
+    for (const { counts, linkDelayMs } of this.#origins) {
+      if (!counts) continue;
       sums.originCount++;
       delaysMs += linkDelayMs;
     }
@@ -214,6 +222,11 @@ class OriginGauges extends Heard implements Peer {
     super();
     this.origin = options.origin;
     this.#options = options;
+  }
+
+  /** Whether its gauges are in the sums. */
+  get counts(): boolean {
+    return !this.isExpired && !this.isGone;
   }
 
   /** Whether each of its targets was reported. */

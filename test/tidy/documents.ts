@@ -74,7 +74,7 @@ function anchorsOf(text: string): Set<string> {
   return anchors;
 }
 
-/** Commands that documents name exist: scripts of npm, subcommands of espalier, files that `node` runs. */
+/** Commands that documents name exist: scripts of npm, subcommands of espalier, files that `node` runs, parts of a bench. */
 export function checkCommands(tree: Tree): string[] {
   const subcommands = subcommandsOf(tree);
   const found: string[] = [];
@@ -94,10 +94,16 @@ export function checkCommands(tree: Tree): string[] {
     for (const match of text.matchAll(/\bnode ((?:scripts|bench|test|deploy)\/[\w./-]*\w)/g)) {
       if (!tree.has(match[1] ?? "")) add(match, match[1] ?? "");
     }
+    if (file !== limitsPage) continue;
+    for (const match of text.matchAll(/`--part (\w+)`/g)) {
+      if (!tree.get(limitParts)?.includes(`name: "${match[1]}"`)) add(match, `part ${match[1]} of bench -- limits`);
+    }
   }
   return found;
 }
 
+const limitsPage = "docs/LIMITS.md";
+const limitParts = "bench/src/limits/parts.ts";
 const feedStates = "packages/shared-tree/src/events/feed-state.ts";
 const operations = "docs/OPERATIONS.md";
 

@@ -208,6 +208,16 @@ test.each([
   expect(checkCommands(treeOf(files))).toEqual(expected);
 });
 
+test("a limit that a part of the bench is said to go to is gone to", () => {
+  const files = {
+    "bench/src/limits/parts.ts": 'fleetPart({ ...{ name: "feeds" } })',
+    "docs/LIMITS.md": "| feeds | 4 | `--part feeds` |\n| others | 5 | `--part others` |",
+  };
+  expect(checkCommands(treeOf(files))).toEqual([
+    "docs/LIMITS.md:2 names part others of bench -- limits, which does not exist: correct it",
+  ]);
+});
+
 test("a reason of a feed's state in no row of the operators' tables is a violation", () => {
   const files = {
     "packages/shared-tree/src/events/feed-state.ts":

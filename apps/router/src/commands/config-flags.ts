@@ -80,7 +80,7 @@ function textOf(path: string): string | undefined {
 /**
  * Loads the configuration from flags, environment and file.
  *
- * @param onRead is noted each file that was read, and its text
+ * @param onRead is given each file that was read, and its text
  * @throws EspalierError `config_invalid` or `config_unreadable`
  */
 export function readConfig(

@@ -31,9 +31,8 @@ Exit codes: 0 all passed, 1 some failed, 2 it was called wrongly.`;
 const seeds = ["--seed", "312544700", "--count", "300"];
 
 /** The other packages compute, with nothing of Node but the language. */
-const runtimePackages = "api core engines kv-events mesh prefix-index server testing tokenizer engine-sim router".split(
-  " ",
-);
+const runtimePackages =
+  "api core engine-model engines mesh prefix-index server shared-tree testing tokenizer engine-sim router".split(" ");
 
 const { isAll, isAdded, isTests, isRuntime, files } = readFlags();
 await setUp();
@@ -41,6 +40,9 @@ process.env.ESPALIER_SKIP_BUILD = "1";
 process.env.TURBO_TELEMETRY_DISABLED = "1";
 // What passed under one release of Node has not passed under another.
 process.env.NODE_RELEASE = process.versions.node;
+
+const unknown = runtimePackages.filter((name) => !workspaces().some((folder) => basename(folder) === name));
+if (unknown.length > 0) throw new Error(`${unknown.join(", ")}: no such package; runtimePackages names it`);
 
 const total = { passed: 0, failed: 0, skipped: 0 };
 const failures = [];

@@ -4,10 +4,8 @@
  */
 export const mutatedFiles = {
   engines: { files: ["src/workers/**", "src/proxy/**"] },
-  "kv-events": { files: ["src/feed/**"] },
-  mesh: { files: ["src/membership/**", "src/ownership/**"] },
+  mesh: { files: ["src/membership/**"] },
   policies: { files: ["src/**"] },
-  replication: { files: ["src/facts/**"] },
   routing: { files: ["src/admission/**"] },
   server: {
     files: ["src/data-plane/**"],
@@ -38,4 +36,5 @@ export const mutatedFiles = {
     ].map((suite) => `test/integration/${suite}.test.ts`),
   },
   tokenizer: { files: ["src/template/**", "src/prompt/**"] },
+  "shared-tree": { files: ["src/events/**", "src/facts/**", "src/feeds/**"] },
 };

@@ -41,7 +41,8 @@ process.env.TURBO_TELEMETRY_DISABLED = "1";
 // What passed under one release of Node has not passed under another.
 process.env.NODE_RELEASE = process.versions.node;
 
-const unknown = runtimePackages.filter((name) => !workspaces().some((folder) => basename(folder) === name));
+const known = workspaces().map((folder) => basename(folder));
+const unknown = runtimePackages.filter((name) => !known.includes(name));
 if (unknown.length > 0) throw new Error(`${unknown.join(", ")}: no such package; runtimePackages names it`);
 
 const total = { passed: 0, failed: 0, skipped: 0 };

@@ -6,8 +6,7 @@ import { policyCatalogue } from "@espalier/policies";
 import { adminApi, configJsonSchema, describeMetrics } from "@espalier/server";
 import { Command } from "commander";
 import { expect, test } from "vitest";
-import { commandNames } from "../src/commands/command-list.ts";
-import { loadCalledCommand } from "../src/commands/command-loaders.ts";
+import { loadEveryCommand } from "../src/commands/command-loaders.ts";
 
 /**
  * What users write down elsewhere: in configurations, scripts, dashboards and clients. A name that changes here breaks them, so
@@ -45,13 +44,9 @@ function flagsOf(command: Command, path: string): string[] {
 }
 
 async function commandsAndFlags(): Promise<readonly string[]> {
-  const lines: string[] = [];
-  for (const name of commandNames) {
-    const program = new Command("espalier");
-    (await loadCalledCommand([name]))!.register(program);
-    lines.push(...program.commands.flatMap((command) => flagsOf(command, command.name())));
-  }
-  return lines;
+  const program = new Command("espalier");
+  for (const register of await loadEveryCommand()) register(program);
+  return program.commands.flatMap((command) => flagsOf(command, command.name()));
 }
 
 const api = adminApi as unknown as {

@@ -12,7 +12,6 @@ export { createHybridClock, type HybridClock, stampMs, stampsPerMs } from "./hyb
 export type { ProcessPorts } from "./link/link.ts";
 export { type LinkSecurity, refusedPeer } from "./link/links.ts";
 export { type ProbeResult, probePeer } from "./link/probe.ts";
-export { hashText, mixWord } from "./membership/text-hash.ts";
 export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
 export { type Origin, originKey } from "./origin.ts";
 export { createRedisBackend } from "./redis/redis-backend.ts";

@@ -10,6 +10,7 @@ import { regionCapability } from "./membership/membership-frames.ts";
 import { createLoopLag, type LoopLag } from "./membership/process-time.ts";
 import type { Member, ReplicaPorts } from "./replica-ports.ts";
 import { createDialList, type FoundSeeds, resolveHost, Seeds } from "./seeds/seeds.ts";
+import { subscribe } from "./subscribe.ts";
 
 /** How long a router looks for peers before it continues without them. */
 const defaultGraceMs = 3_000;
@@ -177,8 +178,7 @@ export class Mesh implements Backend, LinkObserver {
   }
 
   onMembers(listener: () => void): Cancel {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return subscribe(this.#listeners, listener);
   }
 
   /** See `Links`. */

@@ -2,6 +2,7 @@ import type { Cancel, Clock, Logger, Random, RouterId } from "@espalier/core";
 import type { Link } from "../link/link.ts";
 import type { Origin } from "../origin.ts";
 import type { Member } from "../replica-ports.ts";
+import { subscribe } from "../subscribe.ts";
 import type { DialPlan } from "./dial-plan.ts";
 import type { Gossip } from "./gossip.ts";
 import { type MemberClaim, type MemberEntry, type MemberTable, memberOf } from "./member-table.ts";
@@ -170,8 +171,7 @@ export class FailureDetector {
   }
 
   onChange(listener: (change: MembershipChange) => void): Cancel {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return subscribe(this.#listeners, listener);
   }
 
   stop(): void {

@@ -1,4 +1,4 @@
-import type { Cancel, RouterId, Scheduler } from "@espalier/core";
+import { type Cancel, hashText, type RouterId, type Scheduler } from "@espalier/core";
 import type { Link } from "../link/link.ts";
 import { type Origin, originKey } from "../origin.ts";
 import {
@@ -10,7 +10,6 @@ import {
 } from "./member-table.ts";
 import { encodeMembership, fitUnreachable, frameBounds, regionCapability } from "./membership-frames.ts";
 import type { ProcessTime } from "./process-time.ts";
-import { hashText } from "./text-hash.ts";
 
 /** Changes within so many milliseconds go out in one frame. */
 const coalesceMs = 10;

@@ -5,6 +5,7 @@ import type { ProcessPorts } from "../link/link.ts";
 import { createMesh, type Mesh } from "../mesh.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { Member, ReplicaPorts } from "../replica-ports.ts";
+import { subscribe } from "../subscribe.ts";
 import { createNonce } from "../wire/secure-nonce.ts";
 import { JournalStore } from "./journal-store.ts";
 import { LivingRouters } from "./living-routers.ts";
@@ -213,10 +214,7 @@ class RedisBackend implements Backend {
       get isTried() {
         return isTried();
       },
-      onChange: (listener: () => void): Cancel => {
-        this.#seedListeners.add(listener);
-        return () => this.#seedListeners.delete(listener);
-      },
+      onChange: (listener: () => void): Cancel => subscribe(this.#seedListeners, listener),
     };
   }
 

@@ -1,4 +1,4 @@
-import { DecayedSum } from "@espalier/core";
+import { DecayedSum, fnv1a } from "@espalier/core";
 import type { AdmissionExclusion, AdmissionTarget, PeerLoad } from "./admission-request.ts";
 import type { AdmissionSettings } from "./settings.ts";
 
@@ -303,8 +303,7 @@ export class ClassPartition {
 
 /** FNV-1a over UTF-16 code units with a final mixing step, so that similar keys get unrelated ranks. */
 function rankOf(key: string): number {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < key.length; at++) hash = Math.imul(hash ^ key.charCodeAt(at), 0x01000193);
+  let hash = fnv1a(key);
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d);
   return (hash ^ (hash >>> 12)) >>> 0;
 }

@@ -1,4 +1,4 @@
-import { asRouterId } from "@espalier/core";
+import { asRouterId, fnv1a } from "@espalier/core";
 import type { Origin } from "@espalier/mesh";
 import type { EngineEpoch } from "../facts/engine-epoch.ts";
 import { type FactEntry, readFactItem } from "../facts/fact-item.ts";
@@ -149,7 +149,5 @@ export function parseJournalName(pool: string, name: string): Origin | undefined
 
 /** The Yjs client that writes a journal: FNV-1a of its name. One document has one writer, so it need not be unique. */
 export function journalClient(name: string): number {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < name.length; at++) hash = Math.imul(hash ^ name.charCodeAt(at), 0x01000193);
-  return hash >>> 0;
+  return fnv1a(name);
 }

@@ -1,5 +1,6 @@
 import { type Cancel, type Clock, type Meter, type RouterId, silentMeter } from "@espalier/core";
 import type { FoldStatement, Origin, SnapshotSink } from "@espalier/mesh";
+import { subscribe } from "@espalier/mesh";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import { type BatchMark, type EngineEpoch, epochId, type KnownEpoch, never } from "./engine-epoch.ts";
@@ -274,8 +275,7 @@ export class FactFold {
 
   /** Calls the listener when a target's newest epoch, progress or completeness changes, and when it is forgotten. */
   onChange(listener: (target: string) => void): Cancel {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return subscribe(this.#listeners, listener);
   }
 
   #take(origin: Origin, { fold, epoch }: FoundFeed, entry: FactEntry): void {

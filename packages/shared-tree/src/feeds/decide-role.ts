@@ -1,5 +1,4 @@
-import type { RouterId } from "@espalier/core";
-import { hashText, mixWord } from "@espalier/mesh";
+import { hashText, mixWord, type RouterId } from "@espalier/core";
 import type { FeedQuality, PostedClaim } from "./feed-claim.ts";
 
 /**

@@ -1,5 +1,5 @@
 import { type Cancel, type Clock, counterOf, type Meter } from "@espalier/core";
-import { type Member, type Origin, originKey } from "@espalier/mesh";
+import { type Member, type Origin, originKey, subscribe } from "@espalier/mesh";
 import type { DeclarationOf } from "../documents/journal.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
@@ -164,8 +164,7 @@ export class FeedCoordinator {
   }
 
   onClaims(listener: (target: string) => void): Cancel {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
+    return subscribe(this.#listeners, listener);
   }
 
   #tell(target: string): void {

@@ -1,5 +1,5 @@
 import type { Clock, Scheduler } from "@espalier/core";
-import { type Origin, originKey, type SnapshotRequest, type SnapshotSink } from "@espalier/mesh";
+import { type Origin, originKey, type SnapshotRequest, type SnapshotSink, subscribe } from "@espalier/mesh";
 
 /** The asked peer may lack the target as well; then others are asked, so often and no sooner. */
 const askAgainMs = 5_000;
@@ -113,8 +113,7 @@ export function createSnapshotRequests(options: SnapshotRequestsOptions) {
       if (givenUp.length > 0) onGivenUp(givenUp);
     },
     onRequest(listener: (request: SnapshotRequest) => void): () => void {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
+      return subscribe(listeners, listener);
     },
   };
 }

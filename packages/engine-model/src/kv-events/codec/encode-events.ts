@@ -1,3 +1,4 @@
+import { fnv1a } from "@espalier/core";
 import { Encoder } from "@msgpack/msgpack";
 
 /**
@@ -210,9 +211,7 @@ function digestOf(value: bigint): Uint8Array {
 
 /** A positive number, the same in every process (32-bit FNV-1a of the UTF-16 code units, without the sign bit). */
 function adapterNumberOf(name: string): number {
-  let hash = 0x811c9dc5;
-  for (let at = 0; at < name.length; at++) hash = Math.imul(hash ^ name.charCodeAt(at), 0x01000193);
-  return hash & 0x7fff_ffff || 1;
+  return fnv1a(name) & 0x7fff_ffff || 1;
 }
 
 function joined(parts: readonly Uint8Array[]): Uint8Array {

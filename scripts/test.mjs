@@ -131,18 +131,22 @@ function addUp(reports, isGreen) {
   total.failed += failedTests === 0 && !isWhole ? 1 : failedTests;
 }
 
-/** A line for each test that failed and each file that could not be read: where it is, its name, and what it says first. */
+/** A line for each test that failed and each file that could not be read: where it is, its name, and the beginning of what it says. */
 function failuresOf({ testResults }) {
   return testResults.flatMap(({ name, status, message, assertionResults }) => {
     const file = relative(root, name);
     const failed = assertionResults.filter((test) => test.status === "failed");
-    if (failed.length === 0) return status === "failed" ? [`${file}: ${firstLine(message)}`] : [];
-    return failed.map((test) => `${file} > ${test.fullName}: ${firstLine(test.failureMessages[0])}`);
+    if (failed.length === 0) return status === "failed" ? [`${file}: ${beginningOf(message)}`] : [];
+    return failed.map((test) => `${file} > ${test.fullName}: ${beginningOf(test.failureMessages[0])}`);
   });
 }
 
-function firstLine(text = "") {
-  return text.split("\n", 1)[0];
+function beginningOf(text = "") {
+  return text
+    .trim()
+    .split(/\s*\n\s*/, 6)
+    .join(" | ")
+    .slice(0, 600);
 }
 
 function run(command, args) {

@@ -138,6 +138,12 @@ test("the load counts answers, and what is lost apart from what a kill cut", asy
   // Without a first byte it should have been tried at another engine.
   expect(await loadOver([{ ...begun, firstTokenMs: Number.NaN }])).toMatchObject({ failed: 1, cutByKills: 0 });
   expect((await loadOver([{ ...begun, engine: "another" }])).failed).toBe(1);
+  // Not once the head of its answer had come.
+  const headed = { ...failed("status 502"), errorCode: "upstream_reset" };
+  const by = (worker: string) => ({ ...headed, headers: { "x-espalier-failed-worker": worker } });
+  expect(await loadOver([by("killed")])).toMatchObject({ failed: 0, cutByKills: 1 });
+  expect(await loadOver([by("another")])).toMatchObject({ failed: 1, cutByKills: 0 });
+  expect(await loadOver([{ ...by("killed"), errorCode: "upstream_timeout" }])).toMatchObject({ failed: 1 });
 });
 
 const plan = { durationMs: msPerHour, routers: 3, engines: 4, clients: 6, speed: 4, churnMs: 20_000 };

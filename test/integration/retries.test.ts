@@ -91,6 +91,8 @@ test("an engine that closes the connection after its headers was at work: nobody
   const answer = await post(`${router.url}/v1/chat/completions`, chat());
   expect([answer.status, errorOf(answer).code]).toEqual([502, "upstream_reset"]);
   expect(engines.map((engine) => engine.count()).sort()).toEqual([0, 1]);
+  const asked = engines.find((engine) => engine.count() === 1);
+  expect(answer.headers).toMatchObject({ "x-espalier-failed-worker": asked?.id, "x-espalier-attempts": "1" });
   await router.untilIdle();
   expect(router.lines.filter(({ message }) => message === "request failed")).toMatchObject([
     { level: "warn", fields: { code: "upstream_reset", attempts: 1, model: "tiny" } },

@@ -45,6 +45,7 @@ const turns = 6;
 const outputTokens = 24;
 const keptFailures = 50;
 const maxAttempts = 3;
+const failedHeader = "x-espalier-failed-worker";
 
 /** Runs conversations of six turns, each turn at any router, until the signal ends them. */
 export async function runSoakLoad(options: SoakLoadOptions, counts: LoadCounts): Promise<void> {
@@ -83,7 +84,13 @@ async function sendTurn(options: SoakLoadOptions, counts: LoadCounts, body: obje
     const able = options.routers();
     const router = able[options.random.integer(Math.max(1, able.length))];
     if (!router) return fail(counts, "no router to send to");
-    const request = { url: router.url, path: "/v1/chat/completions", body: text, keepText: true };
+    const request = {
+      url: router.url,
+      path: "/v1/chat/completions",
+      body: text,
+      keepText: true,
+      keepHeaders: [failedHeader],
+    };
     const answer = await options.client.send(request);
     if (answer.error === undefined) {
       counts.completed += 1;
@@ -101,9 +108,17 @@ async function sendTurn(options: SoakLoadOptions, counts: LoadCounts, body: obje
   }
 }
 
-/** A started answer from an engine that was killed. */
-function wasCutByEngine({ wasEngineKilled }: SoakLoadOptions, { engine, firstTokenMs }: Answer): boolean {
-  return engine !== undefined && !Number.isNaN(firstTokenMs) && wasEngineKilled(engine);
+/**
+ * Whether the engine that had begun to answer was killed. Once the head of its answer had come, no other one is asked, and the
+ * error names it.
+ */
+function wasCutByEngine(
+  { wasEngineKilled }: SoakLoadOptions,
+  { engine, firstTokenMs, headers, errorCode }: Answer,
+): boolean {
+  const failed = errorCode === "upstream_reset" ? headers?.[failedHeader] : undefined;
+  const begun = Number.isNaN(firstTokenMs) ? failed : engine;
+  return begun !== undefined && wasEngineKilled(begun);
 }
 
 function fail(counts: LoadCounts, why: string): string {

@@ -7,7 +7,7 @@ import { explainSelection, type Restriction, type Selection } from "@espalier/ro
 import type { Exchange, RequestHead } from "../grpc/index.ts";
 import { dropBody, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import type { Verdict } from "../request/relay.ts";
-import { RequestRun } from "../request/request-run.ts";
+import { type AnswerError, RequestRun } from "../request/request-run.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { GatewayResponse } from "./gateway-response.ts";
 
@@ -60,12 +60,7 @@ export class PickedRun extends RequestRun {
   #servedBy: string | undefined;
   #selection: Selection<Target> | undefined;
 
-  constructor(
-    parts: PickedRunParts,
-    plan: PlannedRequest,
-    request: PickedRequest,
-    answerError: (error: EspalierError) => void,
-  ) {
+  constructor(parts: PickedRunParts, plan: PlannedRequest, request: PickedRequest, answerError: AnswerError) {
     super(parts.context, plan, request.response, answerError);
     this.#parts = parts;
     this.#plan = plan;

@@ -33,8 +33,8 @@ export function answer(
     countRefusal(context, request, new EspalierError("client_closed"));
     return;
   }
-  const answerError = (error: EspalierError): void =>
-    replyWithError(response, family, error, request.id, closing(context));
+  const answerError = (error: EspalierError, attempted: readonly string[] = []): void =>
+    replyWithError(response, family, error, request.id, [...attempted, ...closing(context)]);
   const run = (planned: PlannedRequest): void => {
     const start = (diversion?: Diversion): void =>
       new RequestRun(context, planned, response, answerError, diversion).start();

@@ -56,6 +56,13 @@ type RunContext = Pick<
 >;
 
 /**
+ * Writes an error to a client that has received nothing yet.
+ *
+ * @param attempted headers that name the last engine that was asked, as flat pairs; empty when none was
+ */
+export type AnswerError = (error: EspalierError, attempted: readonly string[]) => void;
+
+/**
  * One request from its plan to its end. Carries the lifecycle of `routing` to engines over HTTP, feeds the engines'
  * circuit breakers, reads usage from the passing answer, and reports to the client, metrics, log and trace.
  */
@@ -63,7 +70,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   readonly #context: RunContext;
   readonly #plan: PlannedRequest;
   readonly #lifecycle: RequestLifecycle<Target>;
-  readonly #answerError: (error: EspalierError) => void;
+  readonly #answerError: AnswerError;
   readonly #diversion: Diversion | undefined;
   /** Undefined in a pool without KV transfer. */
   readonly #pair: HttpPair | undefined;
@@ -92,14 +99,13 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   #isStream = false;
 
   /**
-   * @param answerError writes an error to a client that has received nothing yet
    * @param diversion its way to overflow backends; undefined when there is none
    */
   constructor(
     context: RunContext,
     plan: PlannedRequest,
     response: ClientResponse,
-    answerError: (error: EspalierError) => void,
+    answerError: AnswerError,
     diversion?: Diversion,
   ) {
     const { relay, split, clock, prefix } = context;
@@ -306,10 +312,10 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     const headers = [
       "x-espalier-worker",
       selection?.target.engine.id ?? "",
-      "x-espalier-policy",
-      pool.policy.name,
       "x-espalier-attempts",
       String(attempts),
+      "x-espalier-policy",
+      pool.policy.name,
       "x-espalier-overhead-ms",
       (this.#dispatchedMs - acceptedMs).toFixed(3),
       "x-request-id",
@@ -322,6 +328,13 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     if (pull && pull.tokens > 0) headers.push("x-espalier-kv-source", pullText(pull));
     if (this.#context.drain.started) headers.push("connection", "close");
     return headers;
+  }
+
+  /** For an error: the last engine that was asked, and how many were, as flat pairs; empty when none was. */
+  #attempted(): readonly string[] {
+    const { selection, attempts } = this.#lifecycle;
+    if (attempts === 0) return [];
+    return ["x-espalier-failed-worker", selection?.target.engine.id ?? "", "x-espalier-attempts", String(attempts)];
   }
 
   protected bodyFilter(status: number, contentType: string): AnswerWatch | undefined {
@@ -401,7 +414,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
         outputTokens,
         prefillWorker: prefill?.target.engine.id,
       });
-      if (error) this.#answerError(error);
+      if (error) this.#answerError(error, this.#attempted());
     };
     const isFresh = attempts === 0 && !this.#hasWaited;
     if (error && this.#diversion?.take({ error, isBegun: this.retries.isResent, isFresh, report })) return;

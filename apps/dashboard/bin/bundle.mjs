@@ -1,9 +1,10 @@
 // The files of the page: one script, one style sheet, and the page. As a command it writes them into `dist/page`.
-import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSync, stop, transformSync } from "esbuild";
+import { writeOutput } from "../../../scripts/write-output.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const source = (name) => join(root, "src", name);
@@ -30,8 +31,5 @@ export function bundlePage() {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const out = join(root, "dist", "page");
-  rmSync(out, { recursive: true, force: true });
-  mkdirSync(out, { recursive: true });
-  for (const [name, contents] of Object.entries(bundlePage())) writeFileSync(join(out, name), contents);
+  writeOutput(join(root, "dist", "page"), bundlePage());
 }

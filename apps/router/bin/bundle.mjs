@@ -1,16 +1,16 @@
 // Joins the command, the packages that it uses and their libraries into a few files in `dist/bundle`: Node reads and links some
 // 900 modules less, and keeps no comments of them in memory. Names and lines stay, so that a stack trace can be read.
-import { rmSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";
+import { writeOutput } from "../../../scripts/write-output.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
 const outdir = join(root, "dist", "bundle");
 const beside = (name, path) => fileURLToPath(new URL(path, import.meta.resolve(name)));
 
-rmSync(outdir, { recursive: true, force: true });
-buildSync({
+const { outputFiles } = buildSync({
+  write: false,
   // Programs of threads and of child processes stand beside the modules that start them, as those look for them.
   entryPoints: {
     main: join(root, "src", "main.ts"),
@@ -35,3 +35,5 @@ buildSync({
   legalComments: "eof",
   logLevel: "warning",
 });
+
+writeOutput(outdir, Object.fromEntries(outputFiles.map(({ path, contents }) => [basename(path), contents])));

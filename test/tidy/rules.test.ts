@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { checkCommands, checkFeedReasons, checkFigures, checkLinks, checkTests } from "./documents.ts";
+import { checkFolders } from "./folders.ts";
 import { productionFlags, runKnip } from "./knip.ts";
 import { checkInstallScripts, checkPlatforms } from "./lock.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
@@ -60,6 +61,30 @@ test("project references lack nothing and hold nothing more", () => {
     "tsconfig.json:1 lacks a reference to packages/core",
     "tsconfig.json:1 lacks a reference to packages/mesh",
   ]);
+});
+
+test("folders that import each other are told, and leave that none needs", () => {
+  const files = {
+    "packages/mesh/src/index.ts": 'export { a } from "./link/a.ts";\n',
+    "packages/mesh/src/link/a.ts": '\nimport type { B } from "../wire/b.ts";\nimport { c } from "./c.ts";\n',
+    "packages/mesh/src/wire/b.ts": 'import { d } from "../exchange/d.ts";\n',
+    "packages/mesh/src/exchange/d.ts": 'const link = await import("../link/a.ts");\n',
+    "packages/mesh/src/seeds/e.ts": 'import { B } from "../wire/b.ts";\n',
+  };
+  const tree = treeOf(files);
+  expect(checkFolders(tree, {})).toEqual([
+    "packages/mesh/src/link/a.ts:2 closes a circle: link -> wire, and back",
+    "packages/mesh/src/wire/b.ts:1 closes a circle: wire -> exchange, and back",
+    "packages/mesh/src/exchange/d.ts:1 closes a circle: exchange -> link, and back",
+  ]);
+  expect(checkFolders(tree, { "packages/mesh": ["exchange -> link"] })).toEqual([]);
+  expect(
+    checkFolders(tree, { "packages/mesh": ["exchange -> link", "seeds -> wire"], "packages/core": ["a -> b"] }),
+  ).toEqual(
+    ["seeds -> wire in packages/mesh", "a -> b in packages/core"].map(
+      (arrow) => `test/tidy/folders.ts:1 allows ${arrow}, which needs no leave any more`,
+    ),
+  );
 });
 
 test("a test that imports a file of another package is told", () => {

@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
 import { checkCommands, checkFeedReasons, checkFigures, checkLinks, checkTests } from "./documents.ts";
+import { checkFolders } from "./folders.ts";
 import { productionFlags, runKnip } from "./knip.ts";
 import { checkInstallScripts, checkPlatforms } from "./lock.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
@@ -14,6 +15,7 @@ const tree = loadTree(root);
 
 const checks: Readonly<Record<string, (tree: Tree) => readonly string[]>> = {
   "packages depend along the arrows of ARCHITECTURE.md": checkArrows,
+  "folders of a package depend downwards": checkFolders,
   "project references equal dependencies": checkReferences,
   "tests do not import files of other packages": checkTestImports,
   "versions are pinned": checkVersions,

@@ -7,10 +7,8 @@ import { type Tree, violation } from "./tree.ts";
  */
 const upward: Readonly<Record<string, readonly string[]>> = {
   "apps/engine-sim": ["api -> transfer", "http -> transfer", "http -> api", "text -> api", "text -> http"],
-  "apps/router": ["doctor -> commands", "envoy -> commands", "migrate -> commands", "simulate -> commands"],
   bench: ["data-path -> peers", "peers -> suites", "pickers -> suites"],
   "packages/mesh": ["wire -> link"],
-  "packages/routing": ["pairs -> request", "work -> scale"],
   "packages/server": [
     "data-plane -> overflow",
     "lifecycle -> mesh",

@@ -1,8 +1,8 @@
 import { EspalierError } from "@espalier/core";
 import { Command, CommanderError, type HelpConfiguration } from "commander";
+import { readName, UsageError } from "./cli/read-flags.ts";
 import { addCommand, commandNames } from "./commands/command-list.ts";
 import { calledCommand, loadCalledCommand } from "./commands/command-loaders.ts";
-import { readName, UsageError } from "./commands/read-flags.ts";
 import { readVersion } from "./commands/version.ts";
 import { checkOpenFiles, openFileLimit } from "./open-files.ts";
 import { writeNote } from "./output.ts";

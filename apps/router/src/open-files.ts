@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { UsageError } from "./commands/read-flags.ts";
+import { UsageError } from "./cli/read-flags.ts";
 
 /** With fewer, a router cannot load its own modules and serve requests. */
 const leastOpenFiles = 512;

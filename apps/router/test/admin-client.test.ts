@@ -1,6 +1,6 @@
 import type { EspalierError } from "@espalier/core";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { askAdmin } from "../src/commands/admin-client.ts";
+import { askAdmin } from "../src/cli/admin-client.ts";
 import { temporaryAdmin, temporaryServer } from "./temporary.ts";
 
 test("a question is a GET, with the key when there is one; a slash after the address does no harm", async () => {

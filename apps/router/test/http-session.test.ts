@@ -1,7 +1,7 @@
 import { waitFor } from "@espalier/testing";
 import { createTextTokenizer, loadTokenizerFiles, shippedModelFolder, verifyTokenizer } from "@espalier/tokenizer";
 import { expect, test } from "vitest";
-import { withHttpClient } from "../src/commands/admin-client.ts";
+import { withHttpClient } from "../src/cli/admin-client.ts";
 import { sendTokens, startFakeEngine } from "./fake-engine.ts";
 import { temporaryServer } from "./temporary.ts";
 

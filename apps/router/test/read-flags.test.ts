@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readDurationMs, readEndpointUrl, readNumber, UsageError } from "../src/commands/read-flags.ts";
+import { readDurationMs, readEndpointUrl, readNumber, UsageError } from "../src/cli/read-flags.ts";
 
 const port = { min: 0, max: 65_535, integer: true };
 

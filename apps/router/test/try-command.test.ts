@@ -9,7 +9,7 @@ vi.mock(import("../src/processes/start-routers.ts"), async (original) => ({
   ...(await original()),
   withLocalFleet: vi.fn(),
 }));
-vi.mock(import("../src/commands/admin-client.ts"), async (original) => {
+vi.mock(import("../src/cli/admin-client.ts"), async (original) => {
   const { askAdmin, ...others } = await original();
   // Whatever runs on this machine, nothing answers at the usual address.
   const absent = "http://127.0.0.1:1";

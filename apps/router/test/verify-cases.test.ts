@@ -1,6 +1,6 @@
 import { hardTexts } from "@espalier/tokenizer";
 import { expect, test } from "vitest";
-import { verifyCases } from "../src/commands/verify-tokenizer.ts";
+import { verifyCases } from "../src/doctor/compare-tokenizer.ts";
 
 const special = ["<|im_end|>", "</s>"];
 /** With the flag, pairs are characters of their own and do not match. */

@@ -77,12 +77,6 @@ export type { ChosenPull } from "./pulls/kv-pull.ts";
 export { createLendTrust } from "./pulls/lend-trust.ts";
 export { Dispatch } from "./request/dispatch.ts";
 export {
-  type PlannedAttempt,
-  type RequestCarrier,
-  RequestLifecycle,
-  type RequestQueue,
-} from "./request/request-lifecycle.ts";
-export {
   createRetryBudget,
   createRetryMeters,
   type FailureKind,
@@ -91,6 +85,7 @@ export {
   type RetryBudgetOptions,
   type RetryMeters,
 } from "./request/retries.ts";
+export { type PlannedAttempt, type RequestCarrier, RequestLifecycle, type RequestQueue } from "./request-lifecycle.ts";
 export type { RoutingTarget } from "./routing-target.ts";
 export { type DemandedRole, demandNoteLayout, engineRoles } from "./scale/demand-note.ts";
 export { FleetDemand, modelDemand } from "./scale/fleet-demand.ts";

@@ -2,9 +2,9 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { EspalierError } from "@espalier/core";
 import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/server";
 import { type Command, Option } from "commander";
+import { collect } from "../cli/read-flags.ts";
 import { adviseOnFlag } from "../migrate/flags/foreign-routers.ts";
 import { withAddress } from "./command-list.ts";
-import { collect } from "./read-flags.ts";
 
 /** Adds `--config` and every flag of the configuration, each under its heading. */
 export function addConfigFlags(command: Command): Command {

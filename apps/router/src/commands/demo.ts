@@ -16,6 +16,7 @@ import {
 } from "@espalier/simulator";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import { type Command, Option } from "commander";
+import { collect, oneOf, readCount, readDurationMs, readNumber, UsageError } from "../cli/read-flags.ts";
 import {
   addEnvoyFlags,
   type DemoEnvoyFlags,
@@ -32,7 +33,6 @@ import { describeFailures, renderResults, resultOf } from "../replay/replay-resu
 import { abortOnSignal, wait, wasStopped } from "../signals.ts";
 import { addCommand } from "./command-list.ts";
 import { pullPreset, tellOfPulls } from "./demo-pulls.ts";
-import { collect, oneOf, readCount, readDurationMs, readNumber, UsageError } from "./read-flags.ts";
 
 const simulatedModel = "sim-model";
 /** Number of latest results in the summary at the end. */

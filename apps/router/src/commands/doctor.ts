@@ -3,6 +3,7 @@ import { EspalierError, type HttpClient, systemClock } from "@espalier/core";
 import type { RouterStatus } from "@espalier/server";
 import { type CompiledConfig, parseEnginesFile } from "@espalier/server";
 import { type Command, Option } from "commander";
+import { askWorkers, withHttpClient } from "../cli/admin-client.ts";
 import { type Check, checkClock, cross, reasonOf, tick } from "../doctor/check.ts";
 import { type CheckedEngine, checkEngines } from "../doctor/engine-checks.ts";
 import { checkMachine, checkPorts, checkSecret } from "../doctor/machine-checks.ts";
@@ -10,7 +11,6 @@ import { checkRunning, checkSeeds, type RunningRouter } from "../doctor/router-c
 import { openFileLimit } from "../open-files.ts";
 import { writeJson, writeResult } from "../output.ts";
 import { wrapText } from "../terminal-layout.ts";
-import { askWorkers, withHttpClient } from "./admin-client.ts";
 import { eventWarnings, missingTokenizers } from "./check-config.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, configFile, readConfig } from "./config-flags.ts";

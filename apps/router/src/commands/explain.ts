@@ -1,11 +1,11 @@
 import type { PastRequest as Answered, Explanation } from "@espalier/server";
 import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
+import { type AdminOptions, addAdminOptions, askAdmin } from "../cli/admin-client.ts";
+import { collect, readInput, UsageError } from "../cli/read-flags.ts";
 import { writeJson, writeResult } from "../output.ts";
 import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
-import { collect, readInput, UsageError } from "./read-flags.ts";
 
 interface ExplainFlags extends AdminOptions {
   readonly file?: string;

@@ -1,11 +1,11 @@
 import { EspalierError } from "@espalier/core";
 import { loadConfig } from "@espalier/server";
 import type { Command } from "commander";
+import { readInput, readName, UsageError } from "../cli/read-flags.ts";
 import { describeEntry, isNotable, type Migration, renderMigration } from "../migrate/migration.ts";
 import { type MigrationSource, migrationSources } from "../migrate/sources.ts";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
-import { readInput, readName, UsageError } from "./read-flags.ts";
 
 interface MigrateFlags {
   readonly from: string;

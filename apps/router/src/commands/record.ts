@@ -9,11 +9,11 @@ import { createControlHttp } from "@espalier/engines";
 import type { RecordedRequest } from "@espalier/server";
 import { bailianLine, maxLineBytes, maxTraceRequests } from "@espalier/simulator";
 import { type Command, Option } from "commander";
+import { askStatus, refusalOf } from "../cli/admin-client.ts";
+import { collect, readNumber, UsageError } from "../cli/read-flags.ts";
 import { createProgressBar, writeJson, writeNote, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
-import { askStatus, refusalOf } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
-import { collect, readNumber, UsageError } from "./read-flags.ts";
 
 interface RecordFlags {
   readonly admin?: readonly string[];

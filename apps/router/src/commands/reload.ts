@@ -1,7 +1,7 @@
 import type { ReloadOutcome } from "@espalier/server";
 import type { Command } from "commander";
+import { type AdminOptions, addAdminOptions, askAdmin } from "../cli/admin-client.ts";
 import { writeJson, writeResult } from "../output.ts";
-import { type AdminOptions, addAdminOptions, askAdmin } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
 
 export function registerReload(program: Command): void {

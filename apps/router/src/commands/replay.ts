@@ -10,6 +10,7 @@ import {
   traceSessions,
 } from "@espalier/simulator";
 import { type Command, Option } from "commander";
+import { collect, oneOf, readCount, readEndpointUrl, readName, readNumber, UsageError } from "../cli/read-flags.ts";
 import { createProgressBar, writeJson, writeNote, writeResult } from "../output.ts";
 import { maxLocalEngines, maxLocalRouters } from "../processes/local-fleet.ts";
 import { type Sharing, sharings, withLocalFleet } from "../processes/start-routers.ts";
@@ -18,7 +19,6 @@ import { describeFailures, eventsNote, renderResults } from "../replay/replay-re
 import { runReplay } from "../replay/run-replay.ts";
 import { abortOnSignal, wasStopped } from "../signals.ts";
 import { addCommand } from "./command-list.ts";
-import { collect, oneOf, readCount, readEndpointUrl, readName, readNumber, UsageError } from "./read-flags.ts";
 
 export function registerReplay(program: Command): void {
   addCommand(program, "replay")

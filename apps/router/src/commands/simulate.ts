@@ -19,6 +19,7 @@ import {
   withGaps,
 } from "@espalier/simulator";
 import { type Command, Option } from "commander";
+import { oneOf, readName, UsageError } from "../cli/read-flags.ts";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { abortOnSignal } from "../signals.ts";
 import { executeJobs } from "../simulate/execute-jobs.ts";
@@ -41,7 +42,6 @@ import { compareWhatIfs, describeWhatIf, planWhatIf, type WhatIfOutcome } from "
 import { runWorstCase } from "../simulate/worst-case.ts";
 import { layOutTable } from "../terminal-layout.ts";
 import { addCommand } from "./command-list.ts";
-import { oneOf, readName, UsageError } from "./read-flags.ts";
 
 export function registerSimulate(program: Command): void {
   addCommand(program, "simulate")

@@ -2,12 +2,12 @@ import { EspalierError, type Scheduler } from "@espalier/core";
 import type { MeshDescription, RouterStatus } from "@espalier/server";
 import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
+import { type AdminOptions, addAdminOptions, askStatus } from "../cli/admin-client.ts";
+import { UsageError } from "../cli/read-flags.ts";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
 import { layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askStatus } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
-import { UsageError } from "./read-flags.ts";
 
 export function registerStatus(program: Command): void {
   const command = addCommand(program, "status").description(

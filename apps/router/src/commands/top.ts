@@ -3,12 +3,12 @@ import { type Clock, systemClock } from "@espalier/core";
 import type { RouterStatus, Worker } from "@espalier/server";
 import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
+import { type AdminOptions, addAdminOptions, askStatus, askWorkers } from "../cli/admin-client.ts";
+import { UsageError } from "../cli/read-flags.ts";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
 import { layOutTable, percentOf, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askStatus, askWorkers } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
-import { UsageError } from "./read-flags.ts";
 import { watch } from "./status.ts";
 import { stateText } from "./workers.ts";
 

@@ -12,13 +12,13 @@ import type { RouterStatus } from "@espalier/server";
 import { type Answer, createLoadClient } from "@espalier/simulator";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import type { Command } from "commander";
+import { type AdminOptions, addAdminOptions, askAdmin, askStatus } from "../cli/admin-client.ts";
+import { collect, readEndpointUrl } from "../cli/read-flags.ts";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { withLocalFleet } from "../processes/start-routers.ts";
 import { abortOnSignal } from "../signals.ts";
 import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin, askStatus } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
-import { collect, readEndpointUrl } from "./read-flags.ts";
 
 interface TryFlags extends AdminOptions {
   readonly url?: readonly string[];

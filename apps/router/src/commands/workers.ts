@@ -1,11 +1,11 @@
 import type { Worker } from "@espalier/server";
 import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
+import { type AdminOptions, addAdminOptions, askAdmin, askWorkers } from "../cli/admin-client.ts";
+import { collect, readName, UsageError } from "../cli/read-flags.ts";
 import { writeJson, writeResult } from "../output.ts";
 import { layOutTable, percentOf } from "../terminal-layout.ts";
-import { type AdminOptions, addAdminOptions, askAdmin, askWorkers } from "./admin-client.ts";
 import { addCommand } from "./command-list.ts";
-import { collect, readName, UsageError } from "./read-flags.ts";
 
 const columns: readonly TableColumn<Worker>[] = [
   { header: "id", value: (worker) => worker.id },

@@ -4,8 +4,8 @@ import { type EngineSpec, type HttpClient, type HttpResponse, systemClock } from
 import type { CompiledConfig } from "@espalier/server";
 import { findEventSources, sourceBySpec } from "@espalier/server";
 import { loadTokenizerFiles } from "@espalier/tokenizer";
-import { compareTokenizer, versionAt } from "../commands/verify-tokenizer.ts";
 import { type Check, checkClock, cross, reasonOf, tick, tryConnection } from "./check.ts";
+import { compareTokenizer, versionAt } from "./compare-tokenizer.ts";
 
 /** An engine to check, and what the configuration says of it. */
 export type CheckedEngine = Pick<EngineSpec, "url" | "models" | "kvEvents" | "ranks" | "firstRank">;

@@ -3,7 +3,7 @@ import { isIP } from "node:net";
 import { isDeepStrictEqual } from "node:util";
 import type { CompiledConfig } from "@espalier/server";
 import { type FeedReport, probeRouters, type RouterProbe, type RouterStatus } from "@espalier/server";
-import { askAdmin, askStatus } from "../commands/admin-client.ts";
+import { askAdmin, askStatus } from "../cli/admin-client.ts";
 import { type Check, cross, reasonOf, tick } from "./check.ts";
 
 /** Addresses that are asked. */

@@ -1,6 +1,6 @@
 import { isIP } from "node:net";
 import { type Command, Option } from "commander";
-import { readNumber, UsageError } from "../commands/read-flags.ts";
+import { readNumber, UsageError } from "../cli/read-flags.ts";
 import { writeNote } from "../output.ts";
 import type { RouterListening } from "../processes/start-child.ts";
 import { type EnvoyAddress, type EnvoyPicker, envoyConfig, standardEnvoyLimits } from "./envoy-config.ts";

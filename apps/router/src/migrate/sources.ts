@@ -1,4 +1,4 @@
-import { UsageError } from "../commands/read-flags.ts";
+import { UsageError } from "../cli/read-flags.ts";
 import { commandLineIn } from "./command-lines.ts";
 import { type FlagRouter, flagFinder, translateFlags } from "./flags/flag-table.ts";
 import { foreignRouters } from "./flags/foreign-routers.ts";

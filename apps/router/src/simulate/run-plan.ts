@@ -1,6 +1,6 @@
 import { didYouMean } from "@espalier/core";
 import type { Knee, LinkModel, Scenario, ScenarioVariant, Sharing } from "@espalier/simulator";
-import { UsageError } from "../commands/read-flags.ts";
+import { UsageError } from "../cli/read-flags.ts";
 import { writeNote } from "../output.ts";
 import { executeJobs, type JobFailure } from "./execute-jobs.ts";
 import type { KneeJob, RunJob } from "./run-job.ts";

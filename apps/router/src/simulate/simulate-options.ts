@@ -9,7 +9,7 @@ import {
   sharings,
   type TraceFormat,
 } from "@espalier/simulator";
-import { readCount, readDurationMs, readName, readNumber, UsageError } from "../commands/read-flags.ts";
+import { readCount, readDurationMs, readName, readNumber, UsageError } from "../cli/read-flags.ts";
 import { reportPlan } from "./report-plan.ts";
 import { simulatedPolicies, worstCaseName } from "./simulated-scenario.ts";
 import { readWhatIfs, type WhatIf } from "./what-if.ts";

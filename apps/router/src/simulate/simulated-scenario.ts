@@ -14,7 +14,7 @@ import {
   scenarioNames,
   type TraceRequest,
 } from "@espalier/simulator";
-import { readName, UsageError } from "../commands/read-flags.ts";
+import { readName, UsageError } from "../cli/read-flags.ts";
 import type { ScenarioSource } from "./simulate-options.ts";
 
 export interface SimulatedScenario {

@@ -6,7 +6,7 @@ import {
   type Sharing,
   sharings,
 } from "@espalier/simulator";
-import { readName, UsageError } from "../commands/read-flags.ts";
+import { readName, UsageError } from "../cli/read-flags.ts";
 import type { RunJob } from "./run-job.ts";
 import { planRuns } from "./run-plan.ts";
 import type { RunSelection } from "./simulate-options.ts";

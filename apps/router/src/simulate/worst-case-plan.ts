@@ -1,5 +1,5 @@
 import { scenario } from "@espalier/simulator";
-import { UsageError } from "../commands/read-flags.ts";
+import { UsageError } from "../cli/read-flags.ts";
 import type { RunJob } from "./run-job.ts";
 import { maxPlannedRuns } from "./run-plan.ts";
 

@@ -12,7 +12,7 @@ export {
   type WaitingWork,
 } from "./admission.ts";
 export { type AdmissionMeters, createAdmissionMeters } from "./admission-meters.ts";
-export type { AdmissionExclusion, AdmissionListener, AdmissionRequest, AdmissionTicket } from "./admission-request.ts";
+export type { AdmissionExclusion, AdmissionRequest, AdmissionTicket } from "./admission-request.ts";
 export { type AdmissionTarget, noPeerLoad, type PeerLoad } from "./admission-request.ts";
 export { classSpanMs, type EngineOrder, type EnginePlace, engineOrders, enginePlace } from "./engine-order.ts";
 export { type FleetUsage, maxBackoffMs, maxServedOwners, noFleetUsage, type TenantElsewhere } from "./fair-share.ts";

@@ -2,7 +2,6 @@ import { type Clock, copyOfSums } from "@espalier/core";
 import { pullSetupMs } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/shared-tree";
 import type { RoutingTarget } from "../routing-target.ts";
-import { PoolDemand } from "../scale/pool-demand.ts";
 import { AnswerPace } from "./answer-pace.ts";
 import { BatchLimits } from "./batch-limits.ts";
 import { BusyShare } from "./busy-share.ts";
@@ -10,6 +9,7 @@ import { DecisionSnapshot, UnlearnedPace } from "./decision-snapshot.ts";
 import { FetchRates, priorFetch } from "./fetch-rates.ts";
 import { FleetSums } from "./fleet-sums.ts";
 import { type LearnedFetch, type LearnedTimes, type SlowTier, slowTiers } from "./learned-times.ts";
+import { PoolDemand } from "./pool-demand.ts";
 import { PrefillRates, type PrefillSample, type PromptPart, type RatedTarget } from "./prefill-rates.ts";
 import { SharedSteps } from "./shared-steps.ts";
 

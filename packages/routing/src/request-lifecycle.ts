@@ -1,7 +1,8 @@
 import type { Clock, EspalierError } from "@espalier/core";
-import type { Admission, AdmissionListener, AdmissionRequest, AdmissionTicket } from "../admission/index.ts";
-import type { Exclusion } from "../decision-log.ts";
-import type { ColdPrompt } from "../memory/cold-prompt.ts";
+import type { Admission } from "./admission/admission.ts";
+import type { AdmissionListener, AdmissionRequest, AdmissionTicket } from "./admission/admission-request.ts";
+import type { Exclusion } from "./decision-log.ts";
+import type { ColdPrompt } from "./memory/cold-prompt.ts";
 import {
   type ChosenAlone,
   type ChosenPair,
@@ -9,12 +10,12 @@ import {
   type PairPlanner,
   type PairTarget,
   servesAlone,
-} from "../pairs/pair-planner.ts";
-import { type Leg, type PairCarrier, PairRun } from "../pairs/pair-run.ts";
-import type { PrefixKnowledge } from "../prefix/prefix-knowledge.ts";
-import type { Restriction, Selection } from "../select-target.ts";
-import { Dispatch } from "./dispatch.ts";
-import type { FailureKind, Retries } from "./retries.ts";
+} from "./pairs/pair-planner.ts";
+import { type Leg, type PairCarrier, PairRun } from "./pairs/pair-run.ts";
+import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
+import { Dispatch } from "./request/dispatch.ts";
+import type { FailureKind, Retries } from "./request/retries.ts";
+import type { Restriction, Selection } from "./select-target.ts";
 
 /** The queue in which a request waits for its turn. */
 export interface RequestQueue<Target extends PairTarget> {

@@ -4,19 +4,17 @@ import { createSeededRandom, type EspalierError, silentMeter } from "@espalier/c
 import { createPolicy } from "@espalier/policies";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import {
-  createAdmission,
-  createAdmissionMeters,
-  defaultAdmissionSettings,
-  noFleetUsage,
-  noPeerLoad,
-} from "../../src/admission/index.ts";
-import type { PrefixKnowledge } from "../../src/prefix/prefix-knowledge.ts";
-import { RequestLifecycle, type RequestQueue } from "../../src/request/request-lifecycle.ts";
-import { createRetryBudget, createRetryMeters, Retries } from "../../src/request/retries.ts";
-import { createTargetSelector } from "../../src/select-target.ts";
-import { promptOf, tokensOf } from "../prompts.ts";
-import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
+import { createAdmission } from "../src/admission/admission.ts";
+import { createAdmissionMeters } from "../src/admission/admission-meters.ts";
+import { noPeerLoad } from "../src/admission/admission-request.ts";
+import { noFleetUsage } from "../src/admission/fair-share.ts";
+import { defaultAdmissionSettings } from "../src/admission/settings.ts";
+import type { PrefixKnowledge } from "../src/prefix/prefix-knowledge.ts";
+import { createRetryBudget, createRetryMeters, Retries } from "../src/request/retries.ts";
+import { RequestLifecycle, type RequestQueue } from "../src/request-lifecycle.ts";
+import { createTargetSelector } from "../src/select-target.ts";
+import { promptOf, tokensOf } from "./prompts.ts";
+import { type ScriptedTarget, scriptedTarget } from "./scripted-target.ts";
 
 const features = { promptTokens: 100, expectedOutputTokens: 10, sessionKey: undefined, prefixKey: undefined };
 const answered = { isCompleted: true, status: 200, isStream: true, cachedTokens: 48, outputTokens: 7 };

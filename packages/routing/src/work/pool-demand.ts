@@ -1,5 +1,5 @@
 import { type Clock, DecayedSum } from "@espalier/core";
-import type { PromptPart } from "../work/prefill-rates.ts";
+import type { PromptPart } from "./prefill-rates.ts";
 
 /** Half-life of the rate of arrivals: the rate of Poisson arrivals is known to a tenth from two requests per second on. */
 const rateHalfLifeMs = 20_000;

@@ -10,6 +10,7 @@ import type {
   TargetIndex,
 } from "@espalier/core";
 import { type BreakerState, createBreaker, type OwnedBreaker } from "./breaker.ts";
+import type { ControlPace } from "./control-pace.ts";
 import { createEngineMonitor, type EngineMonitor } from "./engine-monitor.ts";
 import {
   type EngineHealth,
@@ -42,6 +43,8 @@ export interface EngineDeps {
   readonly meters: (engine: EngineId) => EngineMeters;
   onChange(change: EngineChange, engine: Engine): void;
   readonly sharing?: FleetSharing;
+  /** By how many engines there are now. */
+  readonly pace: () => ControlPace;
   /** As `FleetDeps` has it. */
   readonly metricsEveryMs?: ((models: readonly string[]) => number | undefined) | undefined;
   /** A removed engine has no request left. */

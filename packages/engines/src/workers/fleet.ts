@@ -13,6 +13,7 @@ import {
   type Startable,
   type TargetIndex,
 } from "@espalier/core";
+import { controlPaceOf } from "./control-pace.ts";
 import { Engine, type EngineChange, type EngineDeps } from "./engine.ts";
 import { type EngineRecord, type Target, targetKey } from "./engine-record.ts";
 import { createFleetMeters } from "./fleet-meters.ts";
@@ -114,6 +115,7 @@ class EngineFleet implements Fleet {
   readonly #listeners = new Set<(change: FleetChange, engine: EngineRecord) => void>();
   readonly #panicMode: PanicMode;
   #running = false;
+  #pace = controlPaceOf(0, 0);
   #engines: readonly EngineRecord[] | undefined;
   readonly #index: ModelIndex;
 
@@ -125,6 +127,7 @@ class EngineFleet implements Fleet {
       ...deps,
       options: completeFleetOptions(options),
       meters: createFleetMeters(meter),
+      pace: () => this.#pace,
       onChange: (change, engine) => this.#changed(change, engine),
       onIdle: (engine) => this.#forget(engine),
     };
@@ -150,6 +153,7 @@ class EngineFleet implements Fleet {
     const added: EngineId[] = [];
     const changed: EngineId[] = [];
     const removed: EngineId[] = [];
+    this.#setPace([...wanted.values()]);
     for (const engine of [...this.#active.values()]) {
       if (wanted.has(engine.id)) continue;
       removed.push(engine.id);
@@ -240,6 +244,23 @@ class EngineFleet implements Fleet {
     }
     if (draining) engine.setDraining(true);
     if (this.#running) engine.start();
+  }
+
+  #setPace(specs: readonly EngineSpec[]): void {
+    const before = this.#pace;
+    this.#pace = controlPaceOf(
+      specs.length,
+      specs.reduce((sum, { ranks = 1 }) => sum + ranks, 0),
+    );
+    const { health, scrape } = this.#engineDeps.options;
+    const isSlower = ({ probeMs, scrapeMs }: typeof before): boolean =>
+      probeMs > health.intervalMs || scrapeMs > scrape.intervalMs;
+    if (isSlower(before) || !isSlower(this.#pace)) return;
+    this.#logger.warn("so many engines are asked less often than configured", {
+      engines: specs.length,
+      healthMs: Math.max(health.intervalMs, this.#pace.probeMs),
+      metricsMs: Math.max(scrape.intervalMs, this.#pace.scrapeMs),
+    });
   }
 
   /** The removed engine that `spec` describes, if it still has requests in flight. */

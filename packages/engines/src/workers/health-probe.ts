@@ -56,7 +56,7 @@ export function createHealthProbe(
     if (isOwnOutcome(outcome)) {
       engine.meters.probe(outcome);
       engine.logger.debug("health probe ignored", { url: engine.url, reason: whyIgnored[outcome] });
-      return tracker.nextDelayMs(false, clock.nowMs() - startedMs);
+      return tracker.nextDelayMs(false, clock.nowMs() - startedMs, deps.pace().probeMs);
     }
     const changed = record(fetched);
     // A listener that heard of the change may have stopped or removed the engine.
@@ -64,7 +64,7 @@ export function createHealthProbe(
       if (tracker.state === "up") onUp();
       else onDown();
     }
-    return tracker.nextDelayMs(changed, clock.nowMs() - startedMs);
+    return tracker.nextDelayMs(changed, clock.nowMs() - startedMs, deps.pace().probeMs);
   });
   return {
     start() {
@@ -129,17 +129,20 @@ export class HealthTracker {
   /**
    * @param changed what `record` said
    * @param elapsedMs since the last probe began
+   * @param atLeastMs from one probe to the next, unless the last one of an engine that is up failed
    * @returns milliseconds until the next probe should begin
    */
-  nextDelayMs(changed: boolean, elapsedMs: number): number {
-    const { intervalMs, firstRetryMs } = this.#options;
+  nextDelayMs(changed: boolean, elapsedMs: number, atLeastMs = 0): number {
+    const { firstRetryMs } = this.#options;
+    const intervalMs = Math.max(this.#options.intervalMs, atLeastMs);
     if (this.state !== "up") {
       const limits = { firstDelayMs: firstRetryMs, maxDelayMs: intervalMs };
       return backoffDelayMs(Math.max(0, this.#attempts - 1), limits, this.#random);
     }
     // Engines that came up together are spread over the interval once, and keep their phase from then on.
     if (changed) return Math.max(1, this.#random.float() * intervalMs);
-    return Math.max(1, (this.consecutiveFailures > 0 ? confirmShare : 1) * intervalMs - elapsedMs);
+    const dueMs = this.consecutiveFailures > 0 ? confirmShare * this.#options.intervalMs : intervalMs;
+    return Math.max(1, dueMs - elapsedMs);
   }
 
   #become(state: "up" | "down"): true {

@@ -11,6 +11,9 @@ const fallbackPath = "/prometheus/metrics";
 /** Jitter of the interval between scrapes, as a share of it in either direction. */
 const jitter = 0.1;
 
+/** Of a large fleet, whose pages are read slowly, signals are unknown from this many pages on that should have come. */
+const missedPages = 3;
+
 /** The state when a scrape began. */
 interface Moment {
   /** On the monotonic clock. */
@@ -41,6 +44,8 @@ export function createMetricsScrape(
   let failures = 0;
   const compare = createProcessWatch();
   let hasStarted = false;
+  /** Whether its pages have a moment of their own: many engines that come up together must not be read together for ever. */
+  let isSpread = false;
   /** Whether nothing has listened at its address since the last page: another process may have taken its place. */
   let wasGone = false;
   let cancelExpiry: Cancel = () => {};
@@ -58,7 +63,8 @@ export function createMetricsScrape(
   const accept = (reading: MetricsReading, moment: Moment): void => {
     failures = 0;
     cancelExpiry();
-    cancelExpiry = scheduler.after(moment.startedMs + options.forgetAfterMs - clock.nowMs(), forget);
+    const forgetAfterMs = Math.max(options.forgetAfterMs, missedPages * deps.pace().scrapeMs);
+    cancelExpiry = scheduler.after(moment.startedMs + forgetAfterMs - clock.nowMs(), forget);
     const process = compare(reading);
     const restarted = process === "other" || (process === "unknown" && wasGone);
     wasGone = false;
@@ -99,7 +105,11 @@ export function createMetricsScrape(
     const jittered = (delayMs: number): number => delayMs * (1 - jitter + 2 * jitter * random.float());
     if (isAbsent) return jittered(options.absentIntervalMs);
     const intervalMs = metricsEveryMs?.((engine.models ?? []).map(({ id }) => id)) ?? options.intervalMs;
-    return Math.max(1, jittered(intervalMs) - (clock.nowMs() - startedMs));
+    const { scrapeMs } = deps.pace();
+    if (scrapeMs <= intervalMs) return Math.max(1, jittered(intervalMs) - (clock.nowMs() - startedMs));
+    if (isSpread) return Math.max(1, jittered(scrapeMs) - (clock.nowMs() - startedMs));
+    isSpread = true;
+    return Math.max(1, random.float() * scrapeMs);
   };
   const loop = createRepeatLoop(scheduler, async (isCurrent) => {
     const startedMs = clock.nowMs();
@@ -124,6 +134,7 @@ export function createMetricsScrape(
   return {
     start() {
       hasStarted = true;
+      isSpread = false;
       engine.isUnread = true;
       pathIndex = 0;
       isFound = false;

@@ -224,7 +224,7 @@ export const scrape = section("How the router scrapes the engines' own metrics."
   interval: Type.Optional(
     duration({
       description:
-        "Time between two scrapes of an engine's metrics. Default: 1s, or 50ms for engines that serve a model with the policy `epp_weighted`, which is designed for that rate.",
+        "Time between two scrapes of an engine's metrics. Default: 1s, or 50ms for engines that serve a model with the policy `epp_weighted`, which is designed for that rate. Of more than 1,000 ranks a second the pages are read less often.",
       minimum: "50ms",
       maximum: "10m",
     }),

@@ -354,7 +354,15 @@ test.each([
   ["", "there is no EndpointPickerConfig in it"],
   ["- a\n- b\n", "there is no EndpointPickerConfig in it"],
   ["kind: ConfigMap\napiVersion: v1\n", "kind is ConfigMap, not EndpointPickerConfig"],
-  ["kind: ConfigMap\n", "give the text under its data"],
+  ["kind: ConfigMap\ndata:\n  epp.yaml: ''\n", "and none is in it"],
+  [
+    "data:\n  epp.yaml: |\n    kind: EndpointPickerConfig\n    plugins: 7\n",
+    'plugins: must be a list (epp.yaml, data["epp.yaml"]:2:1)',
+  ],
+  [
+    "a: { kind: EndpointPickerConfig }\nb: { kind: EndpointPickerConfig }\n",
+    "epp.yaml: there are 2 EndpointPickerConfigs in it (a, b); give one of them",
+  ],
   ["plugins: []\n", "kind: EndpointPickerConfig is missing"],
   ["kind: EndpointPickerConfig\nplugins: [\n", "epp.yaml:3:1"],
   ["kind: EndpointPickerConfig\nplugins: 7\n", "plugins: must be a list (epp.yaml:2:1)"],
@@ -431,4 +439,34 @@ plugins:
   expect(["hashBlockSize", "maxPrefixBlocksToMatch", "lruCapacityPerServer", "maxPrefixBlocks"].map(adviceOn)).toEqual([
     ...["`prefix.block-size`", "`policy.max-prefix-tokens`", "`prefix.placement-tokens`", "look for a misspelling"],
   ]);
+});
+
+/** One configuration with a plugin in its second line. */
+const inner = ["kind: EndpointPickerConfig", "plugins: [{ type: queue-scorer }, { type: my-scorer }]"];
+const indented = (spaces: number) => inner.map((line) => `${" ".repeat(spaces)}${line}\n`).join("");
+
+test.each([
+  ["a ConfigMap", `kind: ConfigMap\ndata:\n  epp.yaml: |\n${indented(4)}`, 'epp.yaml, data["epp.yaml"]:2:35'],
+  ["the second document of a manifest", `kind: Service\n---\n${indented(0)}`, "epp.yaml:4:35"],
+  [
+    "the values of a chart, of which the chart takes one",
+    `inferenceExtension:\n  pluginsConfigFile: b.yaml\n  pluginsCustomConfig:\n    a.yaml: |\n      kind: EndpointPickerConfig\n    b.yaml: |\n${indented(6)}`,
+    'epp.yaml, inferenceExtension.pluginsCustomConfig["b.yaml"]:2:35',
+  ],
+  [
+    "the values of a chart, as a section without its kind",
+    `router:\n  epp:\n    pluginsConfig:\n      ${inner[1]}\n`,
+    "epp.yaml:4:41",
+  ],
+])("a configuration inside %s is found, and its places are those of the file", (_, text, place) => {
+  expect(settingsOf(text).policy).toMatchObject({ name: "epp_weighted" });
+  expect(noteOn(text, "my-scorer")?.place).toBe(place);
+});
+
+test("the file of engines is found where llm-d.ai/v1 names it", () => {
+  const text =
+    "apiVersion: llm-d.ai/v1\nkind: EndpointPickerConfig\nplugins:\n- type: file-discovery\n  parameters: { path: /etc/engines.yaml }\n" +
+    "dataLayer: { discovery: { endpoints: { pluginRef: file-discovery } } }\n";
+  expect(settingsOf(text)["engines-file"]).toBe("/etc/engines.yaml");
+  expect(noteOn(text, "--pool-name, --pool-namespace")).toBeUndefined();
 });

@@ -1,5 +1,5 @@
 import { EspalierError } from "@espalier/core";
-import { type Path, type Problem, parseYaml, problemsError } from "@espalier/server";
+import { formatPath, type Path, type Problem, parseYaml, problemsError } from "@espalier/server";
 import { isSection, type Section } from "../translation.ts";
 import { llmdPlugins, type PluginRule } from "./plugins.ts";
 
@@ -39,7 +39,9 @@ export interface LlmdConfig {
 }
 
 const kind = "EndpointPickerConfig";
-const apiVersions = ["llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1"];
+const apiVersions = ["llm-d.ai/v1", "llm-d.ai/v1alpha1", "inference.networking.x-k8s.io/v1alpha1"];
+/** The chart's value that holds the configuration as a section, without its kind. */
+const chartKey = "pluginsConfig";
 const defaultWeight = 1;
 /** In the order of llm-d's schema. `saturationDetector` and `parser` are its older places. */
 const keys = [
@@ -55,10 +57,7 @@ const profileKinds: readonly string[] = ["scorer", "filter", "picker"];
  * @throws EspalierError `config_invalid` with the place of every mistake
  */
 export function readLlmdConfig(text: string, file: string): LlmdConfig {
-  const document = parseYaml(text, file);
-  const tree = document.value;
-  if (!isSection(tree)) throw new EspalierError("config_invalid", `${file}: there is no ${kind} in it`);
-  if (tree.kind !== kind) throw new EspalierError("config_invalid", `${file}: ${wrongKind(tree)}`);
+  const { tree, locate } = findConfig(text, file);
   const reader = new Reader();
   const plugins = reader.list(tree, "plugins").map(([entry, path]) => reader.plugin(entry, path));
   const names = new Map<string, LlmdPlugin>();
@@ -94,9 +93,13 @@ export function readLlmdConfig(text: string, file: string): LlmdConfig {
   ] as const;
   const [detector] = detectors.flatMap(([entry, path]) => (entry?.pluginRef === undefined ? [] : [refer(entry, path)]));
   const discovered = reader.section(dataLayer ?? {}, "discovery", ["dataLayer"]);
-  const discovery = discovered && refer(discovered, ["dataLayer", "discovery"]);
+  // `llm-d.ai/v1` has a section for what is discovered.
+  const endpoints = reader.section(discovered ?? {}, "endpoints", ["dataLayer", "discovery"]);
+  const discovery = endpoints
+    ? refer(endpoints, ["dataLayer", "discovery", "endpoints"])
+    : discovered && refer(discovered, ["dataLayer", "discovery"]);
   const gates = reader.gates(tree);
-  if (reader.problems.length > 0) throw problemsError(reader.problems, (path) => document.locate(path));
+  if (reader.problems.length > 0) throw problemsError(reader.problems, locate);
   return {
     plugins,
     profiles: written.length > 0 ? written : [defaultProfile(plugins)],
@@ -110,14 +113,80 @@ export function readLlmdConfig(text: string, file: string): LlmdConfig {
       .filter((key) => !keys.includes(key))
       .map((key) => [key]),
     find,
-    locate: (path) => document.locate(path),
+    locate,
   };
+}
+
+/** A configuration, and where its values stand. */
+interface FoundConfig {
+  readonly tree: Section;
+  /** What it is called where it stands, such as `custom.yaml`. */
+  readonly name: string;
+  locate(path: Path): string | undefined;
+}
+
+/**
+ * Finds the configuration in a file: the file itself, one document of several, or a part of a chart's values, a ConfigMap or a
+ * manifest. Of several, the chart's `pluginsConfigFile` names one.
+ *
+ * @throws EspalierError `config_invalid` when there is none, or not one
+ */
+function findConfig(text: string, file: string): FoundConfig {
+  const documents = documentsOf(text).map((part) => parseYaml(part, file));
+  const selected = new Set<unknown>();
+  const found = documents.flatMap((document) => configsIn(document, [], document.value, file, selected));
+  const [only, another] = found.length > 1 ? found.filter(({ name }) => selected.has(name)) : found;
+  if (only && !another) return only;
+  if (found.length > 1) {
+    const names = found.map(({ name }) => name).join(", ");
+    throw new EspalierError(
+      "config_invalid",
+      `${file}: there are ${found.length} ${kind}s in it (${names}); give one of them`,
+    );
+  }
+  const [first] = documents.map(({ value }) => value).filter(isSection);
+  throw new EspalierError("config_invalid", `${file}: ${first ? wrongKind(first) : `there is no ${kind} in it`}`);
+}
+
+/** The documents of a file, each behind as many empty lines as stand before it. */
+function documentsOf(text: string): readonly string[] {
+  const starts = [0, ...[...text.matchAll(/^---/gm)].map(({ index }) => index)];
+  const parts = starts.map((start, at) => [start, text.slice(start, starts[at + 1])] as const);
+  const written = parts.filter(([, part]) => /^(?!---)\s*[^#\s]/m.test(part));
+  if (written.length < 2) return [text];
+  return written.map(([start, part]) => "\n".repeat(text.slice(0, start).split("\n").length - 1) + part);
+}
+
+/** Every configuration at or below a value, as a section or as text. @param selected takes what `pluginsConfigFile` names */
+function configsIn(
+  document: ReturnType<typeof parseYaml>,
+  path: Path,
+  value: unknown,
+  file: string,
+  selected: Set<unknown>,
+): readonly FoundConfig[] {
+  const name = String(path.at(-1) ?? file);
+  if (typeof value === "string" && path.length > 0 && value.includes(kind)) {
+    const inner = parseYaml(value, `${file}, ${formatPath(path)}`);
+    return isSection(inner.value) && inner.value.kind === kind
+      ? [{ tree: inner.value, name, locate: (at) => inner.locate(at) }]
+      : [];
+  }
+  if (typeof value !== "object" || value === null) return [];
+  if (isSection(value)) {
+    if (value.kind === kind || (name === chartKey && Array.isArray(value.plugins))) {
+      return [{ tree: value, name, locate: (at) => document.locate([...path, ...at]) }];
+    }
+    if (value.pluginsConfigFile !== undefined) selected.add(value.pluginsConfigFile);
+  }
+  return Object.entries(value).flatMap(([key, each]) =>
+    configsIn(document, [...path, Array.isArray(value) ? Number(key) : key], each, file, selected),
+  );
 }
 
 function wrongKind({ kind: written, apiVersion }: Section): string {
   if (written === undefined) return `kind: ${kind} is missing (apiVersion: ${String(apiVersion ?? "missing")})`;
-  const hint = written === "ConfigMap" ? "; give the text under its data" : "";
-  return `kind is ${String(written)}, not ${kind} of ${apiVersions.join(" or ")}${hint}`;
+  return `kind is ${String(written)}, not ${kind} of ${apiVersions.join(" or ")}, and none is in it`;
 }
 
 /** A plugin that llm-d makes by itself when it is referred to. */

@@ -59,7 +59,7 @@ export class ModelRouter {
       ...ports,
       self: () => this.replica.ports.origin,
       members: () => this.backend.members(),
-      claims: (target) => this.replica.claimsOf(target),
+      feeds: this.replica.feeds,
       onRole: (target, role) => this.#setRole(target, role),
     });
     for (const { key } of engines) this.slots.slotOf(key);

@@ -19,7 +19,7 @@ const upward: Readonly<Record<string, readonly string[]>> = {
     "request -> routing",
     "request -> admin",
   ],
-  "packages/shared-tree": ["facts -> documents", "feeds -> documents", "feeds -> replica"],
+  "packages/shared-tree": ["facts -> documents", "feeds -> documents"],
   "packages/simulator": ["fleet -> delayed", "fleet -> rivals"],
 };
 

@@ -72,33 +72,28 @@ export interface SharedTier extends Startable {
 export function createSharedTier(options: SharedTierOptions): SharedTier {
   const { index, slots, clock, scheduler, logger, meter } = options;
   const replica = createReplica(options);
-  const owned = new Uint8Array(slots.capacity);
+  const { feeds } = replica;
   const backend = options.createBackend(replica);
   const ownership = new Ownership({
     ...{ clock, scheduler, meter, logger },
     self: () => replica.ports.origin,
     region: options.region,
     members: () => backend.members(),
-    claims: (target) => replica.claimsOf(target),
-    onRole: (target, role) => {
-      const slot = slots.find(target);
-      if (slot >= 0) owned[slot] = role === "owner" ? 1 : 0;
-      host.setRole(target, role);
-    },
+    feeds,
+    onRole: (target) => host.roleChanged(target),
   });
   const host = createSharedHost({
-    replica,
-    ownership: () => ownership,
+    ...{ feeds, ownership, openFeed: (target, tellAll) => replica.openFeed(target, tellAll) },
     reachability: createReachability(
       scheduler,
-      gathered(scheduler, (targets) => {
-        ownership.setUnreachable(targets);
-        backend.setUnreachable(targets);
+      gathered(scheduler, () => {
+        const unreachable = [...feeds.all()].flatMap(({ target, isUnreachable }) => (isUnreachable ? [target] : []));
+        ownership.setUnreachable(unreachable);
+        backend.setUnreachable(unreachable);
       }),
     ),
     blocksOf: (target) => blocksByTier(index, slots.find(target)),
   });
-  const quality = createQualityCache(replica, slots);
   const { fleetTargets } = options;
   const tombstones = !fleetTargets
     ? []
@@ -123,8 +118,8 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
     host,
     placements: createSharedPlacements(replica.placements, slots),
     load: replica.load.shared,
-    isOwn: (target) => owned[target] === 1,
-    feedQualityOf: (target) => quality.of(target),
+    isOwn: (target) => feeds.at(target)?.role === "owner",
+    feedQualityOf: (target) => feeds.qualityAt(target),
     setDraining() {
       ownership.setDraining(true);
       backend.setDraining(true);
@@ -136,17 +131,15 @@ export function createSharedTier(options: SharedTierOptions): SharedTier {
 /** A fleet may lose many engines at once, and each change of reachability reassigns all feed readers. */
 const gatherMs = 10;
 
-/** Debounces: passes on the last value, `gatherMs` after the first. */
-function gathered<Value>(scheduler: Scheduler, listener: (value: Value) => void): (value: Value) => void {
-  let last: { readonly value: Value } | undefined;
-  return (value) => {
-    const isFirst = last === undefined;
-    last = { value };
-    if (!isFirst) return;
+/** Debounces: calls the listener `gatherMs` after the first call. */
+function gathered(scheduler: Scheduler, listener: () => void): () => void {
+  let isDue = false;
+  return () => {
+    if (isDue) return;
+    isDue = true;
     scheduler.after(gatherMs, () => {
-      const { value: latest } = last!;
-      last = undefined;
-      listener(latest);
+      isDue = false;
+      listener();
     });
   };
 }
@@ -208,36 +201,6 @@ export function createSharedPlacements(log: PlacementLog, slots: TargetSlots): P
     refute(index, { chain, blockCount }, from) {
       const target = slots.keyOf(index);
       if (target !== undefined) log.refute(target, chain, { from, blockCount });
-    },
-  };
-}
-
-/** Caches feed quality by target: decisions read it for every candidate of every request. */
-interface QualityCache {
-  of(target: TargetIndex): FeedQuality;
-}
-
-/** Caches the replica's answer until a claim changes it. */
-export function createQualityCache(
-  replica: Pick<Replica, "qualityOf" | "onClaims">,
-  slots: Pick<TargetSlots, "keyOf" | "find">,
-): QualityCache {
-  /** By slot, with the target key that the slot had then. */
-  const known: ({ readonly key: string; readonly quality: FeedQuality } | undefined)[] = [];
-  replica.onClaims((target) => {
-    const slot = slots.find(target);
-    if (slot >= 0) known[slot] = undefined;
-  });
-  return {
-    of(target) {
-      const key = slots.keyOf(target);
-      if (key === undefined) return "none";
-      let entry = known[target];
-      if (entry?.key !== key) {
-        entry = { key, quality: replica.qualityOf(key) };
-        known[target] = entry;
-      }
-      return entry.quality;
     },
   };
 }

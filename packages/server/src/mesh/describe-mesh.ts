@@ -1,6 +1,6 @@
 import { type Described, json } from "@espalier/core";
 import { type Backend, memberDescription, refusedPeer } from "@espalier/mesh";
-import type { Ownership, Replica } from "@espalier/shared-tree";
+import type { Replica } from "@espalier/shared-tree";
 import type { CompiledConfig } from "../config/index.ts";
 import { feedQuality } from "../prefix/engine-feeds.ts";
 import { type FleetWatch, lostRouter, releaseDescription } from "./fleet-watch.ts";
@@ -80,24 +80,18 @@ interface MeshDescriptionParts {
   readonly config: Pick<CompiledConfig, "mesh">;
   readonly replica: Replica;
   readonly backend: Backend;
-  readonly ownership: Ownership;
   readonly watch: Pick<FleetWatch, "releaseOf" | "lost">;
-  /** Targets whose events routers read. */
-  readonly readTargets: readonly string[];
 }
 
 /** Most targets listed individually. */
 const listedTargets = 1_024;
 
 export function describeMesh(parts: MeshDescriptionParts): MeshDescription {
-  const { config, replica, backend, ownership, watch, readTargets } = parts;
+  const { config, replica, backend, watch } = parts;
   const { origin, journals, foldBytes, targets, load } = replica.describe();
   const described = backend.describe();
   const statements = targets.map(({ target }) => replica.fold.statement(target));
-  const feeds = readTargets.map((target) => ({
-    role: ownership.roleOf(target),
-    owner: ownership.ownerOf(target) ?? null,
-  }));
+  const feeds = [...replica.feeds.all()].filter(({ make }) => make !== undefined);
   return {
     backend: described.kind === "mesh" ? "peers" : described.kind,
     cluster: config.mesh.cluster,
@@ -116,7 +110,7 @@ export function describeMesh(parts: MeshDescriptionParts): MeshDescription {
     feeds: {
       owned: feeds.filter(({ role }) => role === "owner").length,
       backup: feeds.filter(({ role }) => role === "backup").length,
-      unread: feeds.filter(({ owner }) => owner === null).length,
+      unread: feeds.filter(({ nomination }) => nomination?.owner === undefined).length,
     },
     facts: {
       targets: targets.length,

@@ -111,14 +111,13 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
       return made.backend;
     },
   });
-  const { replica, backend, ownership, host } = tier;
+  const { replica, backend } = tier;
   const publisher = createLoadPublisher(replica.load, scheduler);
   const watch = createFleetWatch({
     ...{ notes: replica.notes, release: options.release, clock, scheduler, logger, meter },
     members: () => backend.describe().members,
   });
-  const describe = (): MeshDescription =>
-    describeMesh({ config, replica, backend, ownership, watch, readTargets: host.targets() });
+  const describe = (): MeshDescription => describeMesh({ config, replica, backend, watch });
   const isDirect = config.mesh.events === "direct" || config.kvEvents.mode === "off";
   return {
     ...startTogether([...(sources ? [sources] : []), tier, publisher, watch]),

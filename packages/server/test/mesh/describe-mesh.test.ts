@@ -1,5 +1,4 @@
 import type { Backend } from "@espalier/mesh";
-import type { Ownership } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { describeMesh } from "../../src/mesh/describe-mesh.ts";
@@ -14,15 +13,12 @@ test("load is listed while its lease runs, and again once it is heard again", as
   const backend = {
     describe: () => ({ kind: "mesh", address: null, waitingFor: [], members: [], refused: [] }),
   } as unknown as Backend;
-  const ownership = {} as Ownership;
   const listed = (): number[] => {
     const parts = {
       config: configOf({ backend: "peers" }),
       replica: here.replica,
       backend,
-      ownership,
       watch: { releaseOf: () => ({ version: null, settings: null, differs: [] }), lost: () => [] },
-      readTargets: [],
     };
     return describeMesh(parts).load.map(({ inFlight }) => inFlight);
   };

@@ -148,16 +148,26 @@ describe("the description", () => {
       reader.sink.stored(tier.gpu, chainOf(target, 2), 0, 2);
       reader.batch({ sequence: 0, timestampUs: 5, checksum: target }, true);
     }
+    const make = (): never => {
+      throw new Error("nothing is read here");
+    };
+    const nomination = { region: undefined, lastOwner: undefined, latest: undefined, unclaimedSinceMs: undefined };
+    for (const [target, role, owner] of [
+      ["engine-0", "owner", "r1"],
+      ["engine-1", "backup", "r1"],
+      ["engine-2", "none", undefined],
+    ] as const) {
+      Object.assign(replica.feeds.open(target), {
+        ...{ make, role },
+        nomination: { ...nomination, owner, lostAtMs: 0, announcedAtMs: 0 },
+      });
+    }
     return describeMesh({
-      ...{ config: configOf({ port: 0 }), replica, readTargets: ["engine-0", "engine-1", "engine-2"] },
+      ...{ config: configOf({ port: 0 }), replica },
       backend: {
         describe: () => ({ kind: "mesh", address: "a:1", members: [], refused: [], waitingFor: ["peers"] }),
       } as never,
       watch: { releaseOf: () => ({ version: null, settings: null, differs: [] }), lost: () => [] },
-      ownership: {
-        roleOf: (target: string) => (target === "engine-0" ? "owner" : target === "engine-1" ? "backup" : "none"),
-        ownerOf: (target: string) => (target === "engine-2" ? undefined : "r1"),
-      } as never,
     });
   }
 

@@ -2,7 +2,7 @@ import { asRouterId, createSeededRandom, silentLogger, silentMeter } from "@espa
 import type { Backend } from "@espalier/mesh";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import { createRecentPrompts, maxKnownTargets } from "@espalier/routing";
-import { createSharedTier, createTargetSlots } from "@espalier/shared-tree";
+import { createSharedTier, createTargetSlots, type FeedRole } from "@espalier/shared-tree";
 import { createSharedBinds, createWorkSlices } from "@espalier/shared-tree/events";
 import { afterEach, expect, test } from "vitest";
 import { EngineFeeds } from "../../src/prefix/engine-feeds.ts";
@@ -60,7 +60,15 @@ async function startFeeds() {
     await settle();
   };
   const described = () => feeds.describe()[0]!;
-  return { ...scripted, replica, unreachable, host, transport, feeds, settle, latest, tell, described };
+  const setRole = (target: string, role: FeedRole) => {
+    const feed = replica.feeds.get(target);
+    if (feed) feed.role = role;
+    host.roleChanged(target);
+  };
+  return {
+    ...{ ...scripted, replica, unreachable, transport, feeds, settle, latest, tell, described },
+    host: { ...host, setRole },
+  };
 }
 
 test("a target is known from the beginning, and nothing is read before a role is given", async () => {

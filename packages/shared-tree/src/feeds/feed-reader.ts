@@ -7,6 +7,7 @@ import type { FactFold, FoldState } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
 import { FactOpsWriter } from "../facts/fact-ops.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
+import type { FeedRole } from "./decide-role.ts";
 import { type FeedClaim, type FeedQuality, OwnClaim } from "./feed-claim.ts";
 import { FeedEpoch } from "./feed-epoch.ts";
 import { checkFeedLimits, type FeedReaderLimits, FeedWriter } from "./feed-writer.ts";
@@ -59,10 +60,8 @@ export interface FeedReaderOptions {
   readonly meter: Meter;
 }
 
-export type FeedReaderRole = "owner" | "backup" | "none";
-
 export interface FeedReaderDescription {
-  readonly role: FeedReaderRole;
+  readonly role: FeedRole;
   /** Id of the epoch that is read; null while it is unknown. */
   readonly epoch: string | null;
   /** Latest message that was read. */
@@ -94,7 +93,7 @@ export class FeedReader {
   readonly #claim: OwnClaim;
   readonly #writer: FeedWriter;
   readonly #kept: KeptRecords;
-  #wanted: FeedReaderRole = "none";
+  #wanted: FeedRole = "none";
   #run: FeedEpoch;
   /** The last message that was read, or is known to be lost. */
   #readTo: number | undefined;
@@ -121,7 +120,7 @@ export class FeedReader {
   }
 
   /** Its present role: `owner` while it has a claim and writes. */
-  get role(): FeedReaderRole {
+  get role(): FeedRole {
     if (this.#wanted === "none") return "none";
     return this.#claim.isPosted ? "owner" : "backup";
   }
@@ -175,7 +174,7 @@ export class FeedReader {
   }
 
   /** What this router should be. An owner remains one until another router's claim and records are there. */
-  setRole(role: FeedReaderRole): void {
+  setRole(role: FeedRole): void {
     this.#wanted = role;
     this.#hasYielded = false;
     if (role === "none") {

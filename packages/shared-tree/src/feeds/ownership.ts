@@ -1,6 +1,5 @@
 import type { Cancel, CounterSeries, GaugeSeries, RouterId, Scheduler, Startable } from "@espalier/core";
 import type { Backend, Member, Origin, ProcessPorts } from "@espalier/mesh";
-import type { Replica } from "../replica/replica.ts";
 import {
   backupsFor,
   type Candidate,
@@ -12,6 +11,7 @@ import {
   turnMs,
 } from "./decide-role.ts";
 import { type FeedQuality, holdsAgainst, type PostedClaim } from "./feed-claim.ts";
+import { type Feed, type FeedTable, type Nomination, prevailing } from "./feed-table.ts";
 
 /** How often feeds without a live claim are checked. */
 const tickMs = 250;
@@ -32,29 +32,13 @@ export interface OwnershipDeps extends Omit<ProcessPorts, "random"> {
   readonly region?: string | undefined;
   /** The other routers. */
   readonly members: () => readonly Member[];
-  /** The claims of a target in all journals, the own one included. */
-  readonly claims: (target: string) => readonly PostedClaim[];
+  /** It keeps nominations and roles there, and reads claims and qualities. */
+  readonly feeds: FeedTable;
   /**
    * Called when a role changes. An owner claims the feed in its journal, with a stamp later than every known claim. It
    * is called again every second while its claim does not prevail.
    */
   readonly onRole: (target: string, role: FeedRole) => void;
-}
-
-interface OwnedTarget {
-  readonly region: string | undefined;
-  role: FeedRole;
-  quality: FeedQuality;
-  owner: RouterId | undefined;
-  /** The last owner known, to count moves. */
-  lastOwner: RouterId | undefined;
-  /**
-   * The latest claim that prevailed here. What it superseded stays void when its author dies, until it is withdrawn.
-   */
-  latest: PostedClaim | undefined;
-  unclaimedSinceMs: number | undefined;
-  lostAtMs: number;
-  announcedAtMs: number;
 }
 
 /**
@@ -68,9 +52,8 @@ interface OwnedTarget {
  */
 export class Ownership {
   readonly #deps: OwnershipDeps;
-  readonly #targets = new Map<string, OwnedTarget>();
-  /** Targets whose role may change with time alone. */
-  readonly #unsettled = new Set<string>();
+  /** Those whose role may change with time alone. */
+  readonly #unsettled = new Set<Feed>();
   readonly #moves: CounterSeries;
   readonly #unowned: GaugeSeries;
   #candidates: readonly Candidate[] = [];
@@ -81,6 +64,7 @@ export class Ownership {
   #isDraining = false;
   #unreachable: ReadonlySet<string> = new Set();
   #cancelTick: Cancel | undefined;
+  #targetCount = 0;
   #unownedCount = 0;
 
   constructor(deps: OwnershipDeps) {
@@ -114,28 +98,28 @@ export class Ownership {
    * @throws RangeError for more than `maxOwnedTargets`
    */
   addTarget(target: string, region?: string): void {
-    if (this.#targets.has(target)) return;
-    if (this.#targets.size >= maxOwnedTargets) throw new RangeError(`more than ${maxOwnedTargets} targets`);
-    this.#targets.set(target, {
-      region,
-      role: "none",
-      quality: "none",
-      owner: undefined,
-      lastOwner: undefined,
-      latest: undefined,
-      unclaimedSinceMs: undefined,
-      lostAtMs: Number.NEGATIVE_INFINITY,
-      announcedAtMs: 0,
-    });
-    this.#decide(target);
+    if (this.#deps.feeds.get(target)?.nomination) return;
+    if (this.#targetCount >= maxOwnedTargets) throw new RangeError(`more than ${maxOwnedTargets} targets`);
+    this.#targetCount += 1;
+    const feed = this.#deps.feeds.open(target);
+    feed.nomination = {
+      ...{ region, owner: undefined, lastOwner: undefined, latest: undefined, unclaimedSinceMs: undefined },
+      ...{ lostAtMs: Number.NEGATIVE_INFINITY, announcedAtMs: 0 },
+    };
+    this.#decide(feed);
   }
 
   removeTarget(target: string): void {
-    const owned = this.#targets.get(target);
-    if (!owned) return;
-    this.#targets.delete(target);
-    this.#unsettled.delete(target);
-    if (owned.role !== "none") this.#deps.onRole(target, "none");
+    const feed = this.#deps.feeds.get(target);
+    if (!feed?.nomination) return;
+    this.#targetCount -= 1;
+    feed.nomination = undefined;
+    this.#unsettled.delete(feed);
+    if (feed.role !== "none") {
+      feed.role = "none";
+      this.#deps.onRole(target, "none");
+    }
+    this.#deps.feeds.release(feed);
   }
 
   /** Members came, left, or changed their records. */
@@ -162,15 +146,16 @@ export class Ownership {
   }
 
   claimsChanged(target: string): void {
-    this.#decide(target);
+    const feed = this.#deps.feeds.get(target);
+    if (feed) this.#decide(feed);
   }
 
   /** Current quality of this router's reading of a feed. */
   setQuality(target: string, quality: FeedQuality): void {
-    const owned = this.#targets.get(target);
-    if (!owned || owned.quality === quality) return;
-    owned.quality = quality;
-    this.#decide(target);
+    const feed = this.#deps.feeds.get(target);
+    if (!feed || feed.readQuality === quality) return;
+    feed.readQuality = quality;
+    this.#decide(feed);
   }
 
   setDraining(isDraining: boolean): void {
@@ -186,52 +171,51 @@ export class Ownership {
   }
 
   roleOf(target: string): FeedRole {
-    return this.#targets.get(target)?.role ?? "none";
+    return this.#deps.feeds.get(target)?.role ?? "none";
   }
 
   /** The router whose claim prevails, if it is alive. */
   ownerOf(target: string): RouterId | undefined {
-    return this.#targets.get(target)?.owner;
+    return this.#deps.feeds.get(target)?.nomination?.owner;
   }
 
   #decideAll(): void {
-    for (const target of [...this.#targets.keys()]) this.#decide(target);
+    for (const feed of [...this.#deps.feeds.all()]) this.#decide(feed);
   }
 
-  #decide(target: string): void {
-    const owned = this.#targets.get(target);
-    if (!owned || !this.#cancelTick) return;
+  #decide(feed: Feed): void {
+    const { target, nomination, readQuality: quality } = feed;
+    if (!nomination || !this.#cancelTick) return;
     const nowMs = this.#deps.clock.nowMs();
     const self = this.#deps.self().router;
     const eligible = eligibleFor(target, this.#candidates);
-    const holding = this.#holdingClaim(target, owned, eligible);
+    const holding = this.#holdingClaim(target, nomination, eligible);
     const claimant = holding?.origin.router;
-    this.#noteOwner(owned, claimant, nowMs);
+    this.#noteOwner(nomination, claimant, nowMs);
     const backups = backupsFor(claimant, eligible, this.#candidates);
-    const ranking = rankingOf(target, eligible, { self, claimant, backups, region: owned.region });
-    const mayTakeOver = nowMs - owned.lostAtMs >= retakeMs;
-    const unclaimedMs = owned.unclaimedSinceMs === undefined ? 0 : nowMs - owned.unclaimedSinceMs;
-    const role = decideRole({ self, ranking, holding, quality: owned.quality, mayTakeOver, unclaimedMs });
+    const ranking = rankingOf(target, eligible, { self, claimant, backups, region: nomination.region });
+    const mayTakeOver = nowMs - nomination.lostAtMs >= retakeMs;
+    const unclaimedMs = nomination.unclaimedSinceMs === undefined ? 0 : nowMs - nomination.unclaimedSinceMs;
+    const role = decideRole({ self, ranking, holding, quality, mayTakeOver, unclaimedMs });
     const isPending = role === "owner" && claimant !== self;
-    if (holding && mayTakeOver && !isPending) this.#unsettled.delete(target);
-    else this.#unsettled.add(target);
-    if (role === owned.role && !(isPending && nowMs - owned.announcedAtMs >= turnMs)) return;
-    owned.role = role;
-    owned.announcedAtMs = nowMs;
+    if (holding && mayTakeOver && !isPending) this.#unsettled.delete(feed);
+    else this.#unsettled.add(feed);
+    if (role === feed.role && !(isPending && nowMs - nomination.announcedAtMs >= turnMs)) return;
+    feed.role = role;
+    nomination.announcedAtMs = nowMs;
     this.#deps.onRole(target, role);
   }
 
-  #holdingClaim(target: string, owned: OwnedTarget, eligible: readonly Candidate[]): PostedClaim | undefined {
-    let holding: PostedClaim | undefined;
-    const claims = this.#deps.claims(target);
+  #holdingClaim(target: string, nomination: Nomination, eligible: readonly Candidate[]): PostedClaim | undefined {
+    const claims = this.#deps.feeds.claimsOf(target);
+    const { latest } = nomination;
     // A claim by a clock that is far ahead would void all others until then, even after it is withdrawn.
-    if (owned.latest && !claims.some((claim) => isSameClaim(claim, owned.latest!))) owned.latest = undefined;
-    for (const claim of claims) {
-      if (owned.latest && !holdsAgainst(claim, owned.latest)) continue;
-      if (holding && !holdsAgainst(claim, holding)) continue;
-      if (this.#isLive(target, claim, eligible)) holding = claim;
-    }
-    owned.latest = holding ?? owned.latest;
+    const isThere = latest && claims.some((claim) => isSameClaim(claim, latest));
+    const holding = prevailing(
+      claims,
+      (claim) => !(isThere && !holdsAgainst(claim, latest)) && this.#isLive(target, claim, eligible),
+    );
+    nomination.latest = holding ?? (isThere ? latest : undefined);
     return holding;
   }
 
@@ -246,25 +230,25 @@ export class Ownership {
     return author !== undefined && !author.unreachable.has(target);
   }
 
-  #noteOwner(owned: OwnedTarget, claimant: RouterId | undefined, nowMs: number): void {
+  #noteOwner(nomination: Nomination, claimant: RouterId | undefined, nowMs: number): void {
     const self = this.#deps.self().router;
-    if (owned.owner === self && claimant !== undefined && claimant !== self) owned.lostAtMs = nowMs;
-    owned.owner = claimant;
+    if (nomination.owner === self && claimant !== undefined && claimant !== self) nomination.lostAtMs = nowMs;
+    nomination.owner = claimant;
     if (claimant === undefined) {
-      owned.unclaimedSinceMs ??= nowMs;
+      nomination.unclaimedSinceMs ??= nowMs;
       return;
     }
-    owned.unclaimedSinceMs = undefined;
-    if (owned.lastOwner !== undefined && owned.lastOwner !== claimant) this.#moves.add();
-    owned.lastOwner = claimant;
+    nomination.unclaimedSinceMs = undefined;
+    if (nomination.lastOwner !== undefined && nomination.lastOwner !== claimant) this.#moves.add();
+    nomination.lastOwner = claimant;
   }
 
   #tick(): void {
-    for (const target of [...this.#unsettled]) this.#decide(target);
+    for (const feed of [...this.#unsettled]) this.#decide(feed);
     const nowMs = this.#deps.clock.nowMs();
     let unowned = 0;
-    for (const target of this.#unsettled) {
-      const sinceMs = this.#targets.get(target)?.unclaimedSinceMs ?? nowMs;
+    for (const { nomination } of this.#unsettled) {
+      const sinceMs = nomination?.unclaimedSinceMs ?? nowMs;
       if (nowMs - sinceMs > unownedAlarmMs) unowned += 1;
     }
     this.#unowned.set(unowned);
@@ -282,7 +266,10 @@ function isSameClaim(one: PostedClaim, other: PostedClaim): boolean {
 
 export interface JoinedBackendParts {
   readonly backend: Backend;
-  readonly replica: Pick<Replica, "setMembers" | "onClaims">;
+  readonly replica: {
+    setMembers(members: readonly Member[]): void;
+    onClaims(listener: (target: string) => void): Cancel;
+  };
   readonly ownership: Ownership;
   readonly scheduler: Scheduler;
 }

@@ -1,124 +1,35 @@
-import type { Cancel, Scheduler } from "@espalier/core";
-import type { TierName } from "@espalier/prefix-index";
-import type { Replica } from "../replica/replica.ts";
-import type { FeedRole } from "./decide-role.ts";
-import type { FeedQuality } from "./feed-claim.ts";
-import type { EventReading, FeedHost, FeedOutput, FeedStatus, FeedTarget, HostedFeed } from "./feed-host.ts";
+import type { Scheduler } from "@espalier/core";
+import type { LedgerSink, TierName } from "@espalier/prefix-index";
+import type { FeedHost, FeedStatus } from "./feed-host.ts";
 import type { FeedReader } from "./feed-reader.ts";
+import type { Feed, FeedTable } from "./feed-table.ts";
 import type { Ownership } from "./ownership.ts";
 
 /** Reads the events of the targets whose feeds this router owns, for all routers. */
 export interface SharedHost extends FeedHost {
   /** Call when this router's role for a target changes. */
-  setRole(target: string, role: FeedRole): void;
+  roleChanged(target: string): void;
   /** Targets whose events the routers read. */
   targets(): readonly string[];
 }
 
 interface SharedHostParts {
-  readonly replica: Replica;
-  readonly ownership: () => Ownership;
+  readonly feeds: FeedTable;
+  /** Begins to read a target's feed for all routers. */
+  readonly openFeed: (target: string, tellAll: (sink: LedgerSink) => void) => FeedReader;
+  readonly ownership: Pick<Ownership, "addTarget" | "removeTarget" | "setQuality">;
   readonly reachability: Reachability;
   /** Number of blocks that a target has announced, by tier. */
   readonly blocksOf: (target: string) => Readonly<Record<TierName, number>>;
 }
 
-export function createSharedHost(parts: SharedHostParts): SharedHost {
-  const { ownership } = parts;
-  const feeds = new Map<string, SharedFeed>();
-  return {
-    open(target, make) {
-      const feed = new SharedFeed(parts, target, make, () => {
-        if (feeds.get(target.key) !== feed) return;
-        feeds.delete(target.key);
-        ownership().removeTarget(target.key);
-        parts.reachability.forget(target.key);
-      });
-      feeds.set(target.key, feed);
-      ownership().addTarget(target.key, target.region);
-      return feed;
-    },
-    setRole: (target, role) => feeds.get(target)?.setRole(role),
-    targets: () => [...feeds.keys()],
-  };
-}
-
-/** The status of a feed that no router claims. */
-const unread = { state: "off", reason: "not-started", unusable: null };
-
-/** Undefined while unknown. */
-function isConnected(state: string, reason: string): boolean | undefined {
-  if (reason === "connecting" || reason === "endpoint-unusable" || reason === "socket-lost") return false;
-  return state === "off" ? undefined : true;
-}
-
-/** One target's feed: this router reads it as owner or as backup, or another router reads it. */
-class SharedFeed implements HostedFeed {
-  readonly #parts: SharedHostParts;
-  readonly #target: FeedTarget;
-  readonly #make: (output: FeedOutput) => EventReading;
-  readonly #onStop: () => void;
-  #feed: EventReading | undefined;
-  #reader: FeedReader | undefined;
-  #role: FeedRole = "none";
-
-  constructor(
-    parts: SharedHostParts,
-    target: FeedTarget,
-    make: (output: FeedOutput) => EventReading,
-    onStop: () => void,
-  ) {
-    this.#parts = parts;
-    this.#target = target;
-    this.#make = make;
-    this.#onStop = onStop;
-  }
-
-  get quality(): FeedQuality {
-    return this.#parts.replica.qualityOf(this.#target.key);
-  }
-
-  setRole(role: FeedRole): void {
-    // An owner whose claim does not hold yet gets its role again.
-    if (role === this.#role && role !== "owner") return;
-    this.#role = role;
-    if (role === "none") void this.#close();
-    else {
-      this.#open();
-      this.#reader?.setRole(role);
-    }
-  }
-
-  attach(): void {
-    this.#feed?.attach();
-  }
-
-  describe(): FeedStatus {
-    const { key } = this.#target;
-    const posted = this.#parts.replica.claimOf(key);
-    const { state, reason, unusable } = posted?.claim ?? unread;
-    return {
-      floatingBlocks: 0,
-      ...(this.#feed?.describe() ?? { target: key, state, reason, unusable }),
-      blocks: this.#parts.blocksOf(key),
-      role: this.#role,
-      owner: posted?.origin.router ?? null,
-    };
-  }
-
-  async stop(): Promise<void> {
-    this.#role = "none";
-    this.#onStop();
-    await this.#close();
-  }
-
-  #open(): void {
-    if (this.#feed) return;
-    const { replica, ownership, reachability } = this.#parts;
-    const { key } = this.#target;
-    const reader = replica.openFeed(key, (sink) => this.#feed?.tellAll(sink));
-    this.#reader = reader;
-    this.#feed = this.#make({
+export function createSharedHost({ feeds, openFeed, ownership, reachability, blocksOf }: SharedHostParts): SharedHost {
+  /** As owner or as backup. */
+  const read = (feed: Feed): void => {
+    const { target, make } = feed;
+    if (feed.reading || !make) return;
+    const reader = openFeed(target, (sink) => feed.reading?.tellAll(sink));
+    feed.reading = make({
       sink: reader.sink,
       batch(mark, { isComplete, unknownRemovals }) {
         if (unknownRemovals > 0) reader.unknownRemovals(unknownRemovals);
@@ -130,64 +41,103 @@ class SharedFeed implements HostedFeed {
       emptied: () => {},
       condition: ({ quality, state, reason, unusable }) => {
         reader.setQuality(quality, state, reason, unusable ?? null);
-        ownership().setQuality(key, quality);
-        reachability.note(key, isConnected(state, reason));
+        ownership.setQuality(target, quality);
+        reachability.note(feed, isConnected(state, reason));
       },
     });
-    void this.#feed.start();
-  }
+    void feed.reading.start();
+  };
+  const close = async (feed: Feed): Promise<void> => {
+    const { target, reading, reader } = feed;
+    feed.reading = undefined;
+    if (!reading) return;
+    reader?.stop();
+    ownership.setQuality(target, "none");
+    await reading.stop();
+  };
+  return {
+    open({ key, region }, make) {
+      const feed = feeds.open(key);
+      void close(feed);
+      feed.make = make;
+      ownership.addTarget(key, region);
+      return {
+        get quality() {
+          return feeds.qualityOf(key);
+        },
+        attach: () => feed.reading?.attach(),
+        describe: () => statusOf(feeds, feed, blocksOf(key)),
+        async stop() {
+          if (feed.make !== make) return;
+          feed.make = undefined;
+          ownership.removeTarget(key);
+          reachability.forget(feed);
+          await close(feed);
+        },
+      };
+    },
+    roleChanged(target) {
+      const feed = feeds.get(target);
+      if (!feed?.make) return;
+      if (feed.role === "none") void close(feed);
+      else {
+        read(feed);
+        feed.reader?.setRole(feed.role);
+      }
+    },
+    targets: () => [...feeds.all()].flatMap(({ target, make }) => (make ? [target] : [])),
+  };
+}
 
-  async #close(): Promise<void> {
-    const feed = this.#feed;
-    this.#reader?.stop();
-    this.#feed = undefined;
-    this.#reader = undefined;
-    this.#parts.ownership().setQuality(this.#target.key, "none");
-    await feed?.stop();
-  }
+/** The status of a feed that no router claims. */
+const unread = { state: "off", reason: "not-started", unusable: null };
+
+function statusOf(feeds: FeedTable, { target, reading, role }: Feed, blocks: FeedStatus["blocks"]): FeedStatus {
+  const posted = feeds.claimOf(target);
+  const { state, reason, unusable } = posted?.claim ?? unread;
+  return {
+    floatingBlocks: 0,
+    ...(reading?.describe() ?? { target, state, reason, unusable }),
+    ...{ blocks, role, owner: posted?.origin.router ?? null },
+  };
+}
+
+/** Undefined while unknown. */
+function isConnected(state: string, reason: string): boolean | undefined {
+  if (reason === "connecting" || reason === "endpoint-unusable" || reason === "socket-lost") return false;
+  return state === "off" ? undefined : true;
 }
 
 /** A socket that is not connected for this long counts as unreachable. */
 const unreachableAfterMs = 2_000;
 
-/** Event sockets of targets that this router cannot reach, so that another router reads them. */
+/** Notes which event sockets this router cannot reach, so that another router reads them. */
 interface Reachability {
   /** @param isConnected undefined if this router does not try */
-  note(target: string, isConnected: boolean | undefined): void;
+  note(feed: Feed, isConnected: boolean | undefined): void;
   /** This router no longer reads the target. */
-  forget(target: string): void;
+  forget(feed: Feed): void;
 }
 
-/** @param onChange called with all unreachable targets when one is added or removed */
-export function createReachability(scheduler: Scheduler, onChange: (targets: readonly string[]) => void): Reachability {
-  const pending = new Map<string, Cancel>();
-  const unreachable = new Set<string>();
-  const unwatch = (target: string): void => {
-    pending.get(target)?.();
-    pending.delete(target);
+/** @param onChange called when a feed becomes unreachable, or is so no more */
+export function createReachability(scheduler: Scheduler, onChange: () => void): Reachability {
+  const unwatch = (feed: Feed): void => {
+    feed.cancelReach?.();
+    feed.cancelReach = undefined;
   };
-  const noteReached = (target: string): void => {
-    if (unreachable.delete(target)) onChange([...unreachable]);
+  const set = (feed: Feed, isUnreachable: boolean): void => {
+    unwatch(feed);
+    if (feed.isUnreachable === isUnreachable) return;
+    feed.isUnreachable = isUnreachable;
+    onChange();
   };
   return {
-    note(target, isConnected) {
-      if (isConnected === false) {
-        if (pending.has(target) || unreachable.has(target)) return;
-        const cancel = scheduler.after(unreachableAfterMs, () => {
-          pending.delete(target);
-          unreachable.add(target);
-          onChange([...unreachable]);
-        });
-        pending.set(target, cancel);
-        return;
-      }
-      unwatch(target);
+    note(feed, isConnected) {
+      if (isConnected === true) set(feed, false);
       // Without an attempt a target stays unreachable: only a connection proves the opposite.
-      if (isConnected) noteReached(target);
+      else if (isConnected === undefined) unwatch(feed);
+      else if (!feed.isUnreachable) feed.cancelReach ??= scheduler.after(unreachableAfterMs, () => set(feed, true));
     },
-    forget(target) {
-      unwatch(target);
-      noteReached(target);
-    },
+    forget: (feed) => set(feed, false),
   };
 }

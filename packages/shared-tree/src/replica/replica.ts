@@ -17,8 +17,8 @@ import { FactFold, type FoldState } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { FeedQuality, PostedClaim } from "../feeds/feed-claim.ts";
-import { FeedCoordinator } from "../feeds/feed-coordinator.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
+import { FeedTable } from "../feeds/feed-table.ts";
 import { LoadPlane } from "../load/load-plane.ts";
 import { noteKind } from "../notes/note-frame.ts";
 import { NotePlane } from "../notes/note-plane.ts";
@@ -73,6 +73,7 @@ export class Replica implements Startable {
   readonly ports: ReplicaPorts;
   readonly store: Journals;
   readonly fold: FactFold;
+  readonly feeds: FeedTable;
   readonly load: LoadPlane;
   readonly notes: NotePlane;
   readonly usage: UsagePlane;
@@ -80,7 +81,6 @@ export class Replica implements Startable {
   readonly bindings: Bindings;
   readonly registry: Registry;
   readonly #options: ReplicaOptions;
-  readonly #coordinator: FeedCoordinator;
   readonly #collectDead: CollectDeadJournals;
   readonly #schedule: CommitSchedule;
   readonly #requests: SnapshotRequests;
@@ -102,7 +102,7 @@ export class Replica implements Startable {
       limits: options.journalLimits ?? {},
       ownObserver: {
         pending: () => this.#schedule.touch(),
-        claimChanged: (target, claim) => this.#coordinator.claimChanged(self(), target, claim),
+        claimChanged: (target, claim) => this.feeds.claimChanged(self(), target, claim),
       },
     });
     this.#joinCompaction = createJoinCompaction(clock, () => this.#schedule.touch());
@@ -115,7 +115,7 @@ export class Replica implements Startable {
       ...{ index, slots, clock, meter, self: router },
       reload: (target, _reason, from) => this.#requests.add(target, from),
     });
-    this.#coordinator = new FeedCoordinator({ fold: this.fold, self, clock, meter });
+    this.feeds = new FeedTable({ fold: this.fold, slots, self, clock, meter });
     this.#schedule = createCommitSchedule({
       ...{ clock, scheduler, tickMs: options.tickMs ?? defaultTickMs, gatherMs },
       commit: () => this.#commit(),
@@ -138,7 +138,7 @@ export class Replica implements Startable {
     });
     this.ports = this.#createPorts();
     this.store.observe(this.#observer());
-    this.fold.onChange((target) => this.#coordinator.foldChanged(target));
+    this.fold.onChange((target) => this.feeds.foldChanged(target));
   }
 
   async start(): Promise<void> {
@@ -166,44 +166,44 @@ export class Replica implements Startable {
     const reader = createFeedReader({
       ...{ key: target, clock, logger, meter, index, slots, tellAll },
       ...{ journal: this.store.own, fold: this.fold, stamp: () => this.#hybrid.now() },
-      claimsOf: () => this.#coordinator.claimsOf(target),
+      claimsOf: () => this.feeds.claimsOf(target),
       takeCheckpointTurn: () => this.#takeCheckpointTurn(),
       // An item goes once its last feed is checkpointed. With too many items, feeds that have hardly moved are
       // checkpointed too.
       isCheckpointWanted: (ops) => this.#joinCompaction.isCheckpointWanted(ops) || (ops > 0 && this.store.own.isLong),
-      onStop: () => this.#coordinator.closed(target, reader),
+      onStop: () => this.feeds.closed(target, reader),
     });
-    this.#coordinator.opened(target, reader);
+    this.feeds.opened(target, reader);
     return reader;
   }
 
   /** Claims in all journals that this replica has, those of dead routers included. */
   claimsOf(target: string): readonly PostedClaim[] {
-    return this.#coordinator.claimsOf(target);
+    return this.feeds.claimsOf(target);
   }
 
   /** The prevailing claim among those of living routers. */
   claimOf(target: string): PostedClaim | undefined {
-    return this.#coordinator.claimOf(target);
+    return this.feeds.claimOf(target);
   }
 
   /** The present quality of a target's facts. */
   qualityOf(target: string): FeedQuality {
-    return this.#coordinator.qualityOf(target);
+    return this.feeds.qualityOf(target);
   }
 
   /** Calls the listener when the claims or the quality of a target's facts may have changed. */
   onClaims(listener: (target: string) => void): Cancel {
-    return this.#coordinator.onClaims(listener);
+    return this.feeds.onClaims(listener);
   }
 
   /** Call it whenever the set of living routers changes. */
   setMembers(members: readonly Member[]): void {
-    this.#coordinator.setMembers(members);
+    this.feeds.setMembers(members);
     this.#joinCompaction.setMembers(members);
     const { router } = this.store.own.origin;
     this.#isLowest = members.every(({ origin, state }) => state !== "alive" || origin.router > router);
-    this.#collectDead((origin) => this.#coordinator.isLiving(origin));
+    this.#collectDead((origin) => this.feeds.isLiving(origin));
   }
 
   /** Drops what is shared of a target whose engine is not in this router's fleet and that no router reads. */
@@ -233,13 +233,13 @@ export class Replica implements Startable {
 
   #commit(): void {
     this.#isCheckpointTaken = false;
-    for (const reader of this.#coordinator.readers) reader.maintain();
+    for (const reader of this.feeds.readers) reader.maintain();
     this.placements.flush();
     this.store.own.commit();
   }
 
   #upkeep(): void {
-    this.#collectDead((origin) => this.#coordinator.isLiving(origin));
+    this.#collectDead((origin) => this.feeds.isLiving(origin));
     this.registry.expire();
     this.fold.maintain();
     this.#requests.retry(loadingTargets(this.fold));
@@ -269,7 +269,7 @@ export class Replica implements Startable {
         unavailable: ({ targets }) => fold.giveUpLoading(targets ?? loadingTargets(fold)),
       },
       statements: () =>
-        [...this.#coordinator.owned()].flatMap((target) => {
+        this.feeds.owned().flatMap((target) => {
           const statement = fold.statement(target);
           return statement ? [statement] : [];
         }),
@@ -284,19 +284,19 @@ export class Replica implements Startable {
       feedDeclared: (_origin, _feed, declaration) => this.fold.declare(declaration),
       claimChanged: (origin, target, claim) => {
         if (claim) this.#hybrid.observe(claim.stamp);
-        this.#coordinator.claimChanged(origin, target, claim);
+        this.feeds.claimChanged(origin, target, claim);
         // A reader here may have to take over a feed that no router reads any more.
         if (!claim) this.#schedule.touch();
       },
       facts: (origin, entries, declarationOf) => {
         this.#declareForgotten(entries, declarationOf);
         this.fold.apply(origin, entries, declarationOf);
-        this.#coordinator.factsSeen(origin, entries, declarationOf);
+        this.feeds.factsSeen(origin, entries, declarationOf);
       },
       placements: (origin, item, declarationOf) => this.placements.receive(origin, item, declarationOf),
       journalDropped: (origin) => {
         this.placements.journalDropped(origin);
-        this.#coordinator.dropOrigin(origin);
+        this.feeds.dropOrigin(origin);
       },
     };
   }
@@ -324,8 +324,8 @@ export class Replica implements Startable {
       const newest = this.fold.state(target)?.epoch;
       if (epoch && newest && epochId(epoch) === epochId(newest)) this.store.own.placingFeed({ target, epoch });
     }
-    for (const reader of [...this.#coordinator.readers]) reader.setRole("none");
-    this.#coordinator.dropOrigin(origin);
+    for (const reader of this.feeds.readers) reader.setRole("none");
+    this.feeds.dropOrigin(origin);
   }
 }
 

@@ -1,8 +1,42 @@
-import { createSeededRandom } from "@espalier/core";
+import { createSeededRandom, silentMeter } from "@espalier/core";
 import { type Origin, originKey } from "@espalier/mesh";
+import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { ClaimTable } from "../../src/feeds/feed-coordinator.ts";
+import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
+import { FeedTable, prevailing } from "../../src/feeds/feed-table.ts";
 import { claimOf, originOf } from "../documents/journal-fixtures.ts";
+
+/** The claims of a table of feeds. */
+class ClaimTable {
+  readonly #feeds = new FeedTable({
+    ...{ fold: { state: () => undefined }, slots: { keyOf: () => undefined } },
+    ...{ self: () => originOf("self"), clock: createVirtualTime().clock, meter: silentMeter },
+  });
+
+  set(origin: Origin, target: string, claim: FeedClaim | undefined): void {
+    this.#feeds.claimChanged(origin, target, claim);
+  }
+
+  dropOrigin(origin: Origin): readonly string[] {
+    const reported: string[] = [];
+    const cancel = this.#feeds.onClaims((target) => reported.push(target));
+    this.#feeds.dropOrigin(origin);
+    cancel();
+    return reported;
+  }
+
+  of(target: string) {
+    return this.#feeds.claimsOf(target);
+  }
+
+  holder(target: string, counts: (origin: Origin) => boolean) {
+    return prevailing(this.of(target), ({ origin }) => counts(origin));
+  }
+
+  targets(): string[] {
+    return Array.from(this.#feeds.all(), ({ target }) => target);
+  }
+}
 
 const everybody = () => true;
 

@@ -3,7 +3,23 @@ import type { Member } from "@espalier/mesh";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { FeedRole } from "../../src/feeds/decide-role.ts";
 import type { FeedClaim, FeedQuality, PostedClaim } from "../../src/feeds/feed-claim.ts";
+import { FeedTable } from "../../src/feeds/feed-table.ts";
 import { Ownership } from "../../src/feeds/ownership.ts";
+import { originOf } from "../documents/journal-fixtures.ts";
+
+/** A table of feeds whose claims a test gives, whatever is posted. */
+export function feedsWith(claims: (target: string) => readonly PostedClaim[]): FeedTable {
+  class GivenClaims extends FeedTable {
+    override claimsOf(target: string): readonly PostedClaim[] {
+      return claims(target);
+    }
+  }
+  const { clock } = createVirtualTime();
+  return new GivenClaims({
+    ...{ fold: { state: () => undefined }, slots: { keyOf: () => undefined } },
+    ...{ self: () => originOf("self"), clock, meter: silentMeter },
+  });
+}
 
 export interface FleetRouter {
   readonly name: string;
@@ -65,7 +81,7 @@ export class Fleet {
         clock: this.time.clock,
         scheduler: this.time.scheduler,
         members: () => router.members,
-        claims: (target) => [...(router.claims.get(target)?.values() ?? [])],
+        feeds: feedsWith((target) => [...(router.claims.get(target)?.values() ?? [])]),
         onRole: (target, role) => this.#take(router, target, role),
         meter: silentMeter,
         logger: silentLogger,

@@ -3,6 +3,7 @@ import type { Backend, BackendDescription, Member } from "@espalier/mesh";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { joinedBackend, Ownership } from "../../src/feeds/ownership.ts";
+import { feedsWith } from "./fleet.ts";
 
 const memberOf = (name: string): Member => ({
   origin: { router: asRouterId(name), epoch: 1 },
@@ -192,7 +193,7 @@ test("a router that joins takes no feed that another one has claimed, for it dec
     self: () => ({ router: asRouterId("a"), epoch: 1 }),
     ...{ clock: time.clock, scheduler: time.scheduler, meter: silentMeter, logger: silentLogger },
     members: () => backend.members(),
-    claims: (target) => (isKnown ? [{ origin, claim: { ...claim, target } }] : []),
+    feeds: feedsWith((target) => (isKnown ? [{ origin, claim: { ...claim, target } }] : [])),
     onRole: (target, role) => void roles.push(`${role} of ${target}`),
   });
   for (let engine = 0; engine < 8; engine++) ownership.addTarget(`engine-${engine}`);

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { candidateHash, eligibleFor, rankingOf } from "../../src/feeds/decide-role.ts";
 import type { FeedQuality, PostedClaim } from "../../src/feeds/feed-claim.ts";
 import { maxOwnedTargets, Ownership } from "../../src/feeds/ownership.ts";
-import { Fleet, targetsOf } from "./fleet.ts";
+import { Fleet, feedsWith, targetsOf } from "./fleet.ts";
 
 const names = ["a", "b", "c", "d", "e"];
 
@@ -95,7 +95,7 @@ describe("regions", () => {
       ...{ clock: time.clock, scheduler: time.scheduler, meter: silentMeter, logger: silentLogger, region: "us" },
       self: () => ({ router: asRouterId("a"), epoch: 1 }),
       members: () => members,
-      claims: () => [],
+      feeds: feedsWith(() => []),
       onRole: () => {},
     });
     for (const target of targets) ownership.addTarget(target, "eu");
@@ -130,7 +130,7 @@ test("before it is started a router has no role, for it may not know the others 
     clock: time.clock,
     scheduler: time.scheduler,
     members: () => [],
-    claims: () => [],
+    feeds: feedsWith(() => []),
     onRole: (target, role) => roles.push(`${target} ${role}`),
     meter: silentMeter,
     logger: silentLogger,
@@ -275,7 +275,7 @@ test("a claim that was withdrawn voids no later one, however far ahead its clock
     ...{ clock: time.clock, scheduler: time.scheduler, meter: silentMeter, logger: silentLogger },
     self: () => ({ router: asRouterId("self"), epoch: 1 }),
     members: () => members,
-    claims: () => claims,
+    feeds: feedsWith(() => claims),
     onRole: () => {},
   });
   ownership.addTarget("t");
@@ -316,7 +316,7 @@ test("a nominee that makes no claim for 1 s loses its turn", () => {
     clock: time.clock,
     scheduler: time.scheduler,
     members: () => members,
-    claims: () => [],
+    feeds: feedsWith(() => []),
     onRole: (_, role) => roles.push(`${role} at ${time.clock.nowMs()}`),
     meter: silentMeter,
     logger,
@@ -339,10 +339,10 @@ function ownershipOf(members: readonly Member[], claims: () => readonly PostedCl
     self: () => ({ router: asRouterId("self"), epoch: 1 }),
     ...{ clock: time.clock, scheduler: time.scheduler, meter, logger: silentLogger },
     members: () => members,
-    claims: () => {
+    feeds: feedsWith(() => {
       asked += 1;
       return claims();
-    },
+    }),
     onRole: (target, role) => roles.push(`${target} ${role} at ${time.clock.nowMs()}`),
   });
   return { time, ownership, roles, asked: () => asked };

@@ -3,17 +3,27 @@ import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import { createVirtualTime } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { createTargetSlots } from "../../src/facts/target-slots.ts";
+import type { FeedRole } from "../../src/feeds/decide-role.ts";
 import type { EventReading, FeedOutput } from "../../src/feeds/feed-host.ts";
 import type { FeedReader } from "../../src/feeds/feed-reader.ts";
+import type { FeedTable } from "../../src/feeds/feed-table.ts";
 import type { Ownership } from "../../src/feeds/ownership.ts";
-import { createReachability, createSharedHost } from "../../src/feeds/shared-host.ts";
-import { createReplica, type Replica } from "../../src/replica/replica.ts";
+import { createReachability, createSharedHost, type SharedHost } from "../../src/feeds/shared-host.ts";
+import { createReplica } from "../../src/replica/replica.ts";
 import { chainOf, connectMs, ScriptedEngine } from "../tier/scripted-engine.ts";
+import { feedsWith } from "./fleet.ts";
 
 const ends: (() => Promise<void>)[] = [];
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
+
+/** Gives roles, as the ownership does. */
+const rolesOf = (feeds: FeedTable, host: SharedHost) => (target: string, role: FeedRole) => {
+  const feed = feeds.get(target);
+  if (feed) feed.role = role;
+  host.roleChanged(target);
+};
 
 /** The feed of one engine, whose roles a test gives as the ownership would. */
 async function startHost() {
@@ -33,10 +43,12 @@ async function startHost() {
     removeTarget: (target: string) => void reported.push(`remove ${target}`),
     setQuality: (target: string, quality: string) => void reported.push(`${target} is worth ${quality}`),
   } as unknown as Ownership;
+  const { feeds } = replica;
   const host = createSharedHost({
-    replica,
-    ownership: () => ownership,
-    reachability: createReachability(time.scheduler, (targets) => unreachable.push(targets)),
+    ...{ feeds, ownership, openFeed: (target, tellAll) => replica.openFeed(target, tellAll) },
+    reachability: createReachability(time.scheduler, () => {
+      unreachable.push([...feeds.all()].flatMap(({ target, isUnreachable }) => (isUnreachable ? [target] : [])));
+    }),
     blocksOf: (target) => ({
       gpu: slots.find(target) < 0 ? 0 : index.factBlockCount(slots.find(target), tier.gpu),
       ...{ cpu: 0, disk: 0, external: 0 },
@@ -44,7 +56,16 @@ async function startHost() {
   });
   const engine = new ScriptedEngine("a", time.scheduler);
   const open = () => host.open({ index: asTargetIndex(slots.slotOf("a")), key: "a" }, engine.readBy("r1"));
-  return { time, replica, host, engine, reported, unreachable, open, feed: open() };
+  return {
+    time,
+    replica,
+    host: { ...host, setRole: rolesOf(feeds, host) },
+    engine,
+    reported,
+    unreachable,
+    open,
+    feed: open(),
+  };
 }
 
 test("a target is known to the ownership from the beginning, and nothing is read before a role is given", async () => {
@@ -206,12 +227,17 @@ test("what a reading says goes to the reader of the feed, message by message", (
     ),
   } as unknown as FeedReader;
   const ownership = { addTarget() {}, removeTarget() {}, setQuality() {} } as unknown as Ownership;
-  const host = createSharedHost({
-    replica: { openFeed: () => reader } as unknown as Replica,
-    ownership: () => ownership,
-    reachability: { note: note("reach"), forget: note("forget") },
+  const feeds = feedsWith(() => []);
+  const shared = createSharedHost({
+    ...{ feeds, ownership },
+    openFeed(target) {
+      feeds.opened(target, reader);
+      return reader;
+    },
+    reachability: { note: ({ target }, isConnected) => note("reach")(target, isConnected), forget: note("forget") },
     blocksOf: () => ({ gpu: 0, cpu: 0, disk: 0, external: 0 }),
   });
+  const host = { ...shared, setRole: rolesOf(feeds, shared) };
   let output: FeedOutput | undefined;
   host.open({ index: asTargetIndex(0), key: "a" }, (given) => {
     output = given;

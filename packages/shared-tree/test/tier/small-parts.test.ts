@@ -1,11 +1,14 @@
-import { asTargetIndex } from "@espalier/core";
+import { asTargetIndex, silentMeter } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createTargetSlots } from "../../src/facts/target-slots.ts";
 import type { FeedQuality } from "../../src/feeds/feed-claim.ts";
+import { FeedTable } from "../../src/feeds/feed-table.ts";
 import { createReachability } from "../../src/feeds/shared-host.ts";
 import type { PlacementLog } from "../../src/placements/placement-log.ts";
-import { createQualityCache, createSharedPlacements, createTargetIndices } from "../../src/shared-tier.ts";
+import { createSharedPlacements, createTargetIndices } from "../../src/shared-tier.ts";
+import { claimOf, originOf } from "../documents/journal-fixtures.ts";
+import { feedsWith } from "../feeds/fleet.ts";
 import { promptOf, tokensOf } from "../prompts.ts";
 
 describe("the numbers of targets", () => {
@@ -27,7 +30,17 @@ describe("what is out of reach", () => {
   function watch() {
     const time = createVirtualTime();
     const reported: (readonly string[])[] = [];
-    return { time, reported, reach: createReachability(time.scheduler, (targets) => reported.push(targets)) };
+    const feeds = feedsWith(() => []);
+    const reach = createReachability(time.scheduler, () => {
+      reported.push([...feeds.all()].flatMap(({ target, isUnreachable }) => (isUnreachable ? [target] : [])));
+    });
+    return {
+      ...{ time, reported },
+      reach: {
+        note: (target: string, isConnected: boolean | undefined) => reach.note(feeds.open(target), isConnected),
+        forget: (target: string) => reach.forget(feeds.open(target)),
+      },
+    };
   }
 
   test("is told after two seconds, once, with all that is", () => {
@@ -119,23 +132,31 @@ describe("what facts are worth", () => {
     const slots = createTargetSlots(4);
     const quality: Record<string, FeedQuality> = {};
     const asked: string[] = [];
-    let listener: (target: string) => void = () => {};
-    const replica = {
-      qualityOf(target: string) {
-        asked.push(target);
-        return quality[target] ?? "none";
+    const self = originOf("self");
+    const feeds = new FeedTable({
+      ...{ slots, self: () => self, clock: createVirtualTime().clock, meter: silentMeter },
+      fold: {
+        state(target) {
+          asked.push(target);
+          return undefined;
+        },
       },
-      onClaims(given: typeof listener) {
-        listener = given;
-        return () => {};
-      },
-    };
+    });
+    for (const target of ["a", "b"]) {
+      const claim = claimOf(target);
+      feeds.claimChanged(self, target, {
+        ...claim,
+        get worth() {
+          return quality[target] ?? "none";
+        },
+      });
+    }
     return {
       slots,
       quality: quality,
       asked,
-      claims: (target: string) => listener(target),
-      known: createQualityCache(replica, slots),
+      claims: (target: string) => feeds.foldChanged(target),
+      known: { of: (index: number) => feeds.qualityAt(index) },
     };
   }
 

@@ -11,7 +11,7 @@ const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 /** The programs of the image. Simulated engines come along for compose, and for trying a configuration. */
 const programs = ["apps/router", "apps/engine-sim"];
 /** Folders beside the code of a package that it reads when it runs. */
-const assets = ["models"];
+const assets = ["migration", "models"];
 /** Only compilers and debuggers read these; and native code of other systems, in the folders that zeromq keeps it in. */
 const otherSystems = ["darwin", "linux", "win32"].filter((name) => name !== process.platform).join("|");
 const leftOut = new RegExp(`\\.(?:d\\.[cm]?ts|map|tsbuildinfo)$|/zeromq/build/(?:${otherSystems})$`);

@@ -44,6 +44,7 @@ const espalier = (...args: readonly string[]): string[] => [join(image, "apps/ro
 
 test("the pruned result starts, is ready before an engine, answers, and drains", async () => {
   const version = start(espalier("version"));
+  const migrate = start(espalier("migrate", "--from", "smg", "--", "--policy", "manual"));
   const [url = ""] = await engines({ engines: 1 });
   const router = start(
     espalier("serve", "--engine", url, "--listen-port", "0", "--admin-port", "0", "--drain-delay", "0ms"),
@@ -73,6 +74,7 @@ test("the pruned result starts, is ready before an engine, answers, and drains",
   router.child.kill("SIGTERM");
   expect(await router.exited).toBe(0);
   expect(await version.exited).toBe(0);
+  expect([await migrate.exited, migrate.output()]).toEqual([0, expect.stringContaining("name: sticky")]);
   expect(version.output()).toMatch(/^espalier \d+\.\d+\.\d+ \(Node /);
 });
 

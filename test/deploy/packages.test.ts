@@ -154,6 +154,11 @@ describe("installed in an empty folder", () => {
     return stdout;
   };
 
+  test("the tables of other routers are there", () => {
+    const words = ["--worker-urls", "http://a:1", "--policy", "manual"];
+    expect(inConsumer("npx", "espalier", "migrate", "--from", "smg", "--", ...words)).toContain("name: sticky");
+  });
+
   test("npx finds the command, and a plugin beside the configuration counts", () => {
     const { version } = published.find(({ name }) => name === "espalier")!;
     expect(inConsumer("npx", "espalier", "--version").trim()).toBe(version);

@@ -1,16 +1,11 @@
-import { type FlagRow, flagsOf, settingsOf } from "./flags/flag-table.ts";
-import { productionStack } from "./flags/production-stack.ts";
-import { sglangRouter, smg } from "./flags/sglang.ts";
+import { flagsOf, howOf, outcomeOf, settingsOf } from "./flags/flag-router.ts";
+import { foreignRouters } from "./flags/foreign-routers.ts";
 import { llmdPlugins } from "./llm-d/plugins.ts";
 
 /** The tables of the migration guide, by the line above each. */
 const tables: Readonly<Record<string, () => string>> = {
-  "<!-- flags of SGLang's router and SMG -->": () =>
-    renderFlags([...new Set([...sglangRouter.rows, ...smg.rows])], (row) => {
-      if (!smg.rows.includes(row)) return "sglang-router";
-      return sglangRouter.rows.includes(row) ? "both" : "SMG";
-    }),
-  "<!-- flags of vLLM's production stack -->": () => renderFlags(productionStack.rows),
+  "<!-- flags of SGLang's router, SMG and vllm-router -->": () => renderFlags(["sglang-router", "smg", "vllm-router"]),
+  "<!-- flags of vLLM's production stack -->": () => renderFlags(["vllm-production-stack"]),
   "<!-- llm-d plugins -->": renderPlugins,
 };
 
@@ -31,18 +26,23 @@ export function withMigrationTables(guide: string): string {
 
 const orders = { accepted: "as it is", translated: "`migrate`", none: "" };
 
-/** A row for each row of the code, those that `serve` takes first. */
-function renderFlags(rows: readonly FlagRow[], of?: (row: FlagRow) => string): string {
+/** A row for each row of the table, those that `serve` takes first. @param names of routers of one family */
+function renderFlags(names: readonly string[]): string {
+  const routers = Object.entries(foreignRouters()).filter(([name]) => names.includes(name));
+  const rows = routers[0]?.[1].rows ?? [];
   const lines = Object.entries(orders).flatMap(([how, words]) =>
     rows
-      .filter((row) => row.how === how)
+      .filter((row) => howOf(row) === how)
       .map((row) => {
-        const theirs = flagsOf(row).map((flag) => `\`${flag}\``);
-        const cells = [theirs.join(", "), ...(of ? [of(row)] : []), words, settingsOf(row), difference(row)];
-        return `| ${cells.join(" | ")} |\n`;
+        const flags = flagsOf(row).map(({ flag }) => flag);
+        const owners = routers.filter(([, { known }]) => flags.some((flag) => known.has(flag))).map(([name]) => name);
+        const of = owners.length === routers.length ? "all" : owners.join(", ");
+        const ours = how === "none" ? "none" : settingsOf(row);
+        const cells = [flags.map((flag) => `\`${flag}\``).join(", "), ...(names.length > 1 ? [of] : []), words, ours];
+        return `| ${[...cells, difference(outcomeOf(row))].join(" | ")} |\n`;
       }),
   );
-  const head = ["theirs", ...(of ? ["of"] : []), "taken", "ours", "the same but for"];
+  const head = ["theirs", ...(names.length > 1 ? ["of"] : []), "taken", "ours", "the same but for"];
   return `| ${head.join(" | ")} |\n|${"---|".repeat(head.length)}\n${lines.join("")}`;
 }
 

@@ -1,8 +1,9 @@
 import { UsageError } from "../cli/read-flags.ts";
 import { commandLineIn } from "./command-lines.ts";
-import { type FlagRouter, flagFinder, translateFlags } from "./flags/flag-table.ts";
+import type { FlagRouter } from "./flags/flag-router.ts";
 import { foreignRouters } from "./flags/foreign-routers.ts";
 import { translateValues } from "./flags/production-stack.ts";
+import { flagFinder, translateFlags } from "./flags/translate-flags.ts";
 import { translateLlmd } from "./llm-d/translate.ts";
 import type { Migration } from "./migration.ts";
 
@@ -20,12 +21,12 @@ export interface MigrationSource {
   translateFlags?(words: readonly string[]): Migration;
 }
 
-const flagSources = Object.entries(foreignRouters).map(([name, router]): [string, MigrationSource] => [
+const flagSources = Object.entries(foreignRouters()).map(([name, router]): [string, MigrationSource] => [
   name,
   {
     reads: `flags of ${router.title}`,
     translate: (text, file) =>
-      (name === "vllm-production-stack" ? translateValues(text, file) : undefined) ??
+      (name === "vllm-production-stack" ? translateValues(router, text, file) : undefined) ??
       translateFlags(router, commandLineOf(router, text, file)),
     translateFlags: (words) => translateFlags(router, words),
   },

@@ -68,10 +68,18 @@ export class Translation {
   }
 
   /** Sets a value of theirs, and says what became of it. The first of two values stands. */
-  translate(path: string, value: unknown, { theirs, plugin, why }: Pick<Remark, "theirs" | "plugin" | "why">): void {
+  translate(
+    path: string,
+    value: unknown,
+    { theirs, plugin, ours, why }: Pick<Remark, "theirs" | "plugin" | "ours" | "why">,
+  ): void {
     const before = this.get(path);
     this.set(path, value);
-    const own = { theirs, ...(plugin === undefined ? {} : { plugin }), ours: `\`${path}: ${shown(this.get(path))}\`` };
+    const own = {
+      theirs,
+      ...(plugin === undefined ? {} : { plugin }),
+      ours: ours ?? `\`${path}: ${shown(this.get(path))}\``,
+    };
     if (before !== undefined && before !== value) {
       this.remark({ ...own, outcome: "differs", why: `it is ${shown(value)}, and there is one value for all` });
     } else
@@ -83,7 +91,7 @@ export class Translation {
     path: string,
     value: unknown,
     { min, max, isWhole = true }: { readonly min: number; readonly max: number; readonly isWhole?: boolean },
-    from: Pick<Remark, "theirs" | "plugin">,
+    from: Pick<Remark, "theirs" | "plugin" | "ours" | "why">,
   ): void {
     if (typeof value !== "number" || !Number.isFinite(value)) {
       this.missing(from.theirs, "it is not a number", `set \`${path}\``, from.plugin);

@@ -3,21 +3,24 @@ import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from 
 import { describe, expect, test } from "vitest";
 import { registerCheckConfig } from "../../src/commands/check-config.ts";
 import { registerMigrate } from "../../src/commands/migrate.ts";
-import { type FlagRouter, flagsOf, knownFlags, translateFlags } from "../../src/migrate/flags/flag-table.ts";
+import { type FlagRouter, type FlagRow, flagsOf, howOf } from "../../src/migrate/flags/flag-router.ts";
 import { adviseOnFlag, foreignRouters } from "../../src/migrate/flags/foreign-routers.ts";
+import { translateFlags } from "../../src/migrate/flags/translate-flags.ts";
 import { renderMigration } from "../../src/migrate/migration.ts";
 import { migrationSources } from "../../src/migrate/sources.ts";
+import { readTable } from "../../src/migrate/tables.ts";
 import { runCommand } from "../run-command.ts";
 import { temporaryFile } from "../temporary.ts";
 
-const { "sglang-router": sglangRouter, smg, "vllm-production-stack": productionStack } = foreignRouters;
-
-/** Every flag of the releases, as their parsers list them. `--help` and `--version` configure nothing. */
-const released = {
-  "sglang-router": `api-key assignment-mode backend balance-abs-threshold balance-rel-threshold bucket-adjust-interval-secs ca-cert-paths cache-threshold cb-failure-threshold cb-success-threshold cb-timeout-duration-secs cb-window-duration-secs chat-template client-cert-path client-key-path control-plane-api-keys control-plane-audit-enabled cors-allowed-origins decode decode-policy decode-selector disable-circuit-breaker disable-health-check disable-retries dp-aware enable-igw enable-trace eviction-interval-secs health-check-endpoint health-check-interval-secs health-check-timeout-secs health-failure-threshold health-success-threshold history-backend host jwt-audience jwt-issuer jwt-jwks-uri jwt-role-mapping log-dir log-level max-concurrent-requests max-idle-secs max-payload-size max-tree-size mcp-config-path mini-lb model-path oracle-connect-descriptor oracle-password oracle-pool-max oracle-pool-min oracle-pool-timeout-secs oracle-tns-alias oracle-username oracle-wallet-path otlp-traces-endpoint pd-disaggregation policy port postgres-db-url postgres-pool-max prefill prefill-policy prefill-selector prometheus-duration-buckets prometheus-host prometheus-port queue-size queue-timeout-secs rate-limit-tokens-per-second reasoning-parser redis-pool-max redis-retention-days redis-url request-id-headers request-timeout-secs retry-backoff-multiplier retry-initial-backoff-ms retry-jitter-factor retry-max-backoff-ms retry-max-retries selector service-discovery service-discovery-namespace service-discovery-port shutdown-grace-period-secs tls-cert-path tls-key-path tokenizer-cache-enable-l0 tokenizer-cache-enable-l1 tokenizer-cache-l0-max-entries tokenizer-cache-l1-max-memory tokenizer-path tool-call-parser worker-startup-check-interval worker-startup-timeout-secs worker-urls`,
-  smg: `api-key assignment-mode backend balance-abs-threshold balance-rel-threshold balance-token-usage-threshold block-size cache-threshold cb-failure-threshold cb-success-threshold cb-timeout-duration-secs cb-window-duration-secs chat-template control-plane-api-keys cors-allowed-origins decode decode-policy decode-selector disable-audit-logging disable-circuit-breaker disable-health-check disable-retries disable-tokenizer-autoload dp-aware dp-minimum-tokens-scheduler drain-settle-secs enable-igw enable-mesh enable-trace enable-wasm encode encode-policy encode-selector engine-metrics epd-disaggregation eviction-interval health-check-endpoint health-check-interval-secs health-check-port health-check-timeout-secs health-failure-threshold health-success-threshold history-backend host jwt-audience jwt-issuer jwt-jwks-uri jwt-role-claim jwt-role-mapping least-load-default-throughput least-load-kv-pressure-weight least-load-mean-prefill-tokens load-monitor-interval log-dir log-json log-level max-concurrent-requests max-idle-secs max-payload-size max-tree-size mcp-config-path mesh-advertise-host mesh-host mesh-peer-urls mesh-port mesh-server-name model-id-from model-path multimodal-shm-min-bytes multimodal-tensor-transport oracle-dsn oracle-external-auth oracle-password oracle-pool-max oracle-pool-min oracle-pool-timeout-secs oracle-tns-alias oracle-user oracle-wallet-path otlp-traces-endpoint overload-token-usage-threshold pd-disaggregation policy port postgres-db-url postgres-pool-max-size prefill prefill-policy prefill-selector prefix-hash-load-factor prefix-token-count priority-scheduler-config priority-scheduler-default-max-class priority-scheduler-enabled priority-scheduler-tenant-metric-top-n prometheus-duration-buckets prometheus-host prometheus-port queue-size queue-timeout-secs rate-limit-tokens-per-second reasoning-parser redis-pool-max-size redis-retention-days redis-url remove-unhealthy-workers request-id-headers request-timeout-secs retry-backoff-multiplier retry-initial-backoff-ms retry-jitter-factor retry-max-backoff-ms retry-max-retries router-selector routing-key-override runtime-worker-threads schema-config selector service-discovery service-discovery-namespace service-discovery-port shutdown-grace-period-secs storage-context-headers storage-hook-wasm-path tenant-api-key tenant-header-name tenant-rate-limit-config tenant-rate-limit-enabled tls-cert-path tls-key-path tokenizer-cache-enable-l0 tokenizer-cache-enable-l1 tokenizer-cache-l0-max-entries tokenizer-cache-l1-max-memory tokenizer-path tool-call-parser trust-tenant-header webrtc-bind-addr webrtc-stun-server worker-startup-check-interval worker-startup-timeout-secs worker-urls`,
-  "vllm-production-stack": `backend-health-check-timeout-seconds batch-processor callbacks decode-model-labels dynamic-config-json dynamic-config-yaml enable-batch-api engine-stats-interval external-providers-config feature-gates file-storage-class file-storage-path host k8s-label-selector k8s-namespace k8s-port k8s-service-discovery-type k8s-watcher-timeout-seconds kv-aware-threshold lmcache-controller-heartbeat-port lmcache-controller-port lmcache-controller-reply-port lmcache-health-check-interval lmcache-worker-timeout log-format log-level log-stats log-stats-interval max-instance-failover-reroute-attempts otel-endpoint otel-secure otel-service-name port prefill-model-labels prefix-min-match-length request-rewriter request-stats-window root-path routing-logic semantic-cache-dir semantic-cache-model semantic-cache-threshold sentry-dsn sentry-profile-session-sample-rate sentry-traces-sample-rate service-discovery session-key static-aliases static-backend-health-check-interval static-backend-health-check-timeout-seconds static-backend-health-checks static-backends static-model-labels static-model-types static-models`,
-} satisfies Record<keyof typeof foreignRouters, string>;
+const routers = foreignRouters();
+const routerOf = (name: string): FlagRouter => {
+  const router = routers[name];
+  if (!router) throw new Error(`there is no router ${name}`);
+  return router;
+};
+const [sglangRouter, smg, vllmRouter, productionStack] = [
+  ...["sglang-router", "smg", "vllm-router", "vllm-production-stack"].map(routerOf),
+] as [FlagRouter, FlagRouter, FlagRouter, FlagRouter];
 
 /** Values of flags that do not take a number. */
 const samples: Readonly<Record<string, readonly string[]>> = {
@@ -61,6 +64,13 @@ const samples: Readonly<Record<string, readonly string[]>> = {
   "--log-format": ["json"],
   "--otel-endpoint": ["collector:4317"],
   "--k8s-service-discovery-type": ["pod-ip"],
+  "--model-alias": ["short=one"],
+  "--routing-key-headers": ["X-User"],
+  "--ca-cert-paths": ["ca.pem"],
+  "--kv-connector": ["mooncake"],
+  "--mesh-tls-ca-cert": ["ca.pem"],
+  "--mesh-tls-cert": ["cert.pem"],
+  "--mesh-tls-key": ["key.pem"],
 };
 
 /** Flags that mean something only together with others. */
@@ -86,6 +96,11 @@ const companions: Readonly<Record<string, readonly string[]>> = {
   "--mesh-peer-urls": ["--enable-mesh"],
   "--mesh-advertise-host": ["--enable-mesh"],
   "--router-selector": ["--enable-mesh"],
+  "--kv-connector": ["--prefill", "http://p:1"],
+  "--mesh-tls-ca-cert": ["--mesh-tls-cert", "cert.pem", "--mesh-tls-key", "key.pem"],
+  "--mesh-tls-cert": ["--mesh-tls-ca-cert", "ca.pem", "--mesh-tls-key", "key.pem"],
+  "--mesh-tls-key": ["--mesh-tls-ca-cert", "ca.pem", "--mesh-tls-cert", "cert.pem"],
+  "--router-temperature": ["--policy", "dynamo"],
   "--k8s-namespace": ["--service-discovery", "k8s", "--k8s-label-selector", "a=b"],
   "--k8s-label-selector": ["--service-discovery", "k8s"],
   "--k8s-port": ["--service-discovery", "k8s", "--k8s-label-selector", "a=b"],
@@ -96,24 +111,47 @@ const companions: Readonly<Record<string, readonly string[]>> = {
 
 /** Flags whose row says that something is set, by others or not at all. */
 const sayNothing = new Set([
-  ...["--pd-disaggregation", "--service-discovery", "--mesh-server-name", "--static-model-labels", "--otel-secure"],
+  ...[
+    "--pd-disaggregation",
+    "--vllm-pd-disaggregation",
+    "--service-discovery",
+    "--mesh-server-name",
+    "--static-model-labels",
+    "--otel-secure",
+  ],
   ...["--k8s-service-discovery-type", "--otel-service-name"],
 ]);
 
 const env = { ESPALIER_MESH_SECRET: "the-secret-of-the-mesh" };
 
+/** The tables as they are written. */
+const writtenTables = ["sglang", "production-stack"].map(
+  (name) =>
+    readTable(name) as {
+      readonly routers: Readonly<Record<string, { readonly released: string }>>;
+      readonly flags: readonly FlagRow[];
+    },
+);
+const writtenRouters = Object.assign({}, ...writtenTables.map((table) => table.routers)) as Readonly<
+  Record<string, { readonly released: string }>
+>;
+
 /** What `espalier check-config` makes of a translation. */
 const check = (settings: Readonly<Record<string, unknown>>): CompiledConfig =>
   loadConfig({ file: { path: "espalier.yaml", text: renderMigration({ settings, entries: [] }, "A title") }, env });
 
-const rowsOf = (router: FlagRouter) =>
-  [...knownFlags(router)].map(([flag, { row, values }]) => ({ flag, row, values, how: row.how }));
+const rowsOf = ({ known }: FlagRouter) => [...known].map(([flag, each]) => ({ flag, ...each, how: howOf(each.row) }));
 
-describe.each(Object.entries(foreignRouters))("%s", (name, router) => {
-  test("the table has every flag of the release, once", () => {
-    const listed = router.rows.flatMap(flagsOf);
-    const expected = released[name as keyof typeof released].split(" ").map((flag) => `--${flag}`);
-    expect(listed.toSorted()).toEqual(expected);
+describe.each(Object.entries(routers))("%s", (name, router) => {
+  test("the table has every flag of the release, once, and no other one", () => {
+    const listed = router.rows.flatMap(flagsOf).map(({ flag }) => flag);
+    expect(listed.filter((flag, at) => listed.indexOf(flag) !== at)).toEqual([]);
+    const { released } = writtenRouters[name] ?? { released: "" };
+    const flags = released.trim().split(/\s+/);
+    expect(flags).toEqual(flags.toSorted());
+    expect([...router.known.keys()].toSorted()).toEqual(flags.map((flag) => `--${flag}`));
+    const family = Object.values(routers).filter(({ rows }) => rows.some((row) => router.rows.includes(row)));
+    expect(listed.filter((flag) => !family.some(({ known }) => known.has(flag)))).toEqual([]);
   });
 
   test.each(rowsOf(router))("$flag: $how", ({ flag, row, values }) => {
@@ -124,14 +162,14 @@ describe.each(Object.entries(foreignRouters))("%s", (name, router) => {
     const config = check(settings);
     const entry = entries.find(({ theirs }) => theirs.split(" ").includes(flag));
     expect(entry).toBeDefined();
-    if (row.how === "none") {
+    if (howOf(row) === "none") {
       expect(entry).toMatchObject({ outcome: "missing", why: expect.any(String), instead: expect.any(String) });
       expect(settings).toEqual(before.settings);
       return;
     }
     expect(entry?.ours).toEqual(expect.any(String));
     if (row.ours !== "built-in" && !sayNothing.has(flag)) expect(settings).not.toEqual(before.settings);
-    if (row.how !== "accepted") return;
+    if (howOf(row) !== "accepted") return;
     const flags: FlagValues = {
       ...pairs(together.map((word) => (word === "manual" ? "sticky" : word))),
       [flag]: given.slice(1),
@@ -223,6 +261,18 @@ test("policies have their names here, or the nearest one", () => {
   const { settings, entries } = translateFlags(smg, ["--policy", "random", "--cache-threshold", "0.5"]);
   expect(settings.policy).toEqual({ name: "random" });
   expect(entries[1]).toMatchObject({ outcome: "same", ours: "without effect on `policy: random`" });
+});
+
+test("vllm-router: its own policies, its connector between engines, and the tiers of its KV cache", () => {
+  const policies = ["consistent_hash", "rendezvous_hash", "sticky_least_loaded", "kv_aware"];
+  const named = policies.map((name) => check(translateFlags(vllmRouter, ["--policy", name]).settings).policy.name);
+  expect(named).toEqual(["consistent_hashing", "consistent_hashing", "sticky", "predicted_latency"]);
+  const pair = ["--vllm-pd-disaggregation", "--prefill", "http://p:1", "--decode", "http://d:1"];
+  const protocolOf = (...more: readonly string[]) =>
+    check(translateFlags(vllmRouter, [...pair, ...more]).settings).engines[0]?.kvTransfer?.protocol;
+  expect([protocolOf(), protocolOf("--kv-connector", "mooncake")]).toEqual(["nixl", "mooncake"]);
+  const { settings } = translateFlags(vllmRouter, ["--policy", "kv_aware", "--kv-penalty-disk", "0.3"]);
+  expect(settings.policy).toEqual({ "disk-credit": 0.3 });
 });
 
 test("labels of the production stack become roles, of listed engines and of pods", () => {
@@ -326,7 +376,7 @@ test("a file without a flag of the router is refused", async () => {
   for (const text of ["kind: Service\nspec: { ports: [] }\n", "#!/bin/sh\necho ready\n", ""]) {
     const file = temporaryFile("nothing", text);
     const { error, stdout } = await run("--from", "smg", file);
-    expect(String(error)).toContain(`${file}: no command line with a flag of SMG 1.9.0 is in it`);
+    expect(String(error)).toContain(`${file}: no command line with a flag of SMG 1.13.0 is in it`);
     expect(stdout).toBe("");
   }
 });
@@ -335,7 +385,7 @@ test.each([
   [
     "a flag of another release",
     ["--queue-sise", "x", "y"],
-    "--queue-sise: not translated: SMG 1.9.0 has no such flag; did you mean --queue-size?",
+    "--queue-sise: not translated: SMG 1.13.0 has no such flag; did you mean --queue-size?",
   ],
   ["a flag without its value", ["--queue-size"], "--queue-size: not translated: it has no value"],
   ["a word behind a switch", ["--log-json", "yes"], "--log-json yes: not translated: the flag takes no value"],

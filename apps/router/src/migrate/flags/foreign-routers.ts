@@ -1,13 +1,17 @@
-import { type FlagRouter, knownFlags } from "./flag-table.ts";
-import { productionStack } from "./production-stack.ts";
-import { sglangRouter, smg } from "./sglang.ts";
+import { type FlagRouter, readRouters } from "./flag-router.ts";
+import { finishProductionStack } from "./production-stack.ts";
+import { finishSglang } from "./sglang.ts";
 
-/** By the name that `migrate --from` takes. */
-export const foreignRouters = {
-  "sglang-router": sglangRouter,
-  smg,
-  "vllm-production-stack": productionStack,
-} as const satisfies Readonly<Record<string, FlagRouter>>;
+let read: Readonly<Record<string, FlagRouter>> | undefined;
+
+/** Routers that are configured by flags, by the name that `migrate --from` takes. Their tables are read once. */
+export function foreignRouters(): Readonly<Record<string, FlagRouter>> {
+  read ??= {
+    ...readRouters("sglang", finishSglang),
+    ...readRouters("production-stack", finishProductionStack),
+  };
+  return read;
+}
 
 /**
  * What to answer to a flag that is none of ours.
@@ -15,8 +19,8 @@ export const foreignRouters = {
  * @returns undefined when it is none of these routers' either
  */
 export function adviseOnFlag(flag: string): string | undefined {
-  const owners = Object.entries(foreignRouters)
-    .filter(([, router]) => knownFlags(router).has(flag))
+  const owners = Object.entries(foreignRouters())
+    .filter(([, { known }]) => known.has(flag))
     .map(([name]) => name);
   const [owner] = owners;
   if (owner === undefined) return undefined;

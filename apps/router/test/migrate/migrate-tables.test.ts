@@ -1,0 +1,49 @@
+/**
+ * What the tables of `migration` say of our own settings. Symptom: the guide said that CORS, zones and prefetch are not known,
+ * when they were. Mechanism: nothing compared the sentences with the configuration's schema.
+ */
+import { describe, expect, test } from "vitest";
+import { type FlagRow, flagsOf, howOf } from "../../src/migrate/flags/flag-router.ts";
+import { foreignRouters } from "../../src/migrate/flags/foreign-routers.ts";
+import { readTable } from "../../src/migrate/tables.ts";
+import { namedSettings, ourSettings, ourWords, unknownNames } from "./our-names.ts";
+
+const rowKeys = ["flags", "switches", "lists", "sets", "to", "as", "by", "values", "ours", "why", "instead", "lacks"];
+
+const theirPolicies = Object.values(foreignRouters()).flatMap(({ policies }) => Object.keys(policies));
+
+const rows = ["sglang", "production-stack"].flatMap((name) => (readTable(name) as { flags: readonly FlagRow[] }).flags);
+const named = rows.map((row) => [flagsOf(row)[0]?.flag ?? "a row without flags", row] as const);
+
+describe.each(named)("%s", (_, row) => {
+  const text = [
+    row.ours,
+    row.why,
+    row.instead,
+    ...Object.values(row.values ?? {}).map((each) => JSON.stringify(each)),
+  ].join(" ");
+
+  test("has the keys that the translation reads, and settings that there are", () => {
+    expect(Object.keys(row).filter((key) => !rowKeys.includes(key))).toEqual([]);
+    expect([row.sets].filter((path) => path !== undefined && !ourSettings.has(path))).toEqual([]);
+    const theirs = new Set([...Object.entries(row.values ?? {}).flat(), ...theirPolicies]);
+    expect(unknownNames(text).filter((name) => !theirs.has(name))).toEqual([]);
+  });
+
+  test.runIf(howOf(row) === "none")("names what is here instead, or words of which no setting has one", () => {
+    expect(row.why).toEqual(expect.any(String));
+    const words = row.lacks?.split(" ") ?? [];
+    expect([...words, ...namedSettings(text), ...(text.match(/`[^`]+`/g) ?? [])]).not.toEqual([]);
+    expect(words.filter((word) => ourWords.has(word))).toEqual([]);
+  });
+
+  test.runIf(howOf(row) === "none")("names each setting of ours that is called as its flag is", () => {
+    const flags = flagsOf(row).map(({ flag }) => flag.slice(2).split("-"));
+    const alike = [...ourSettings].filter((path) => {
+      const words = path.split(/[^a-z0-9]+/).filter((word) => word !== "");
+      return words.length > 1 && flags.some((flag) => words.every((word) => flag.includes(word)));
+    });
+    const known = namedSettings(text);
+    expect(alike.filter((path) => !known.some((name) => path.startsWith(name) || name.startsWith(path)))).toEqual([]);
+  });
+});

@@ -5,6 +5,7 @@ import { describe, expect, test } from "vitest";
 import { candidateHash, eligibleFor, rankingOf } from "../../src/feeds/decide-role.ts";
 import type { FeedQuality, PostedClaim } from "../../src/feeds/feed-claim.ts";
 import { maxOwnedTargets, Ownership } from "../../src/feeds/ownership.ts";
+import { originOf } from "../documents/journal-fixtures.ts";
 import { Fleet, feedsWith, targetsOf } from "./fleet.ts";
 
 const names = ["a", "b", "c", "d", "e"];
@@ -335,17 +336,18 @@ function ownershipOf(members: readonly Member[], claims: () => readonly PostedCl
   const time = createVirtualTime();
   const roles: string[] = [];
   let asked = 0;
+  const feeds = feedsWith(() => {
+    asked += 1;
+    return claims();
+  });
   const ownership = new Ownership({
     self: () => ({ router: asRouterId("self"), epoch: 1 }),
     ...{ clock: time.clock, scheduler: time.scheduler, meter, logger: silentLogger },
     members: () => members,
-    feeds: feedsWith(() => {
-      asked += 1;
-      return claims();
-    }),
+    feeds,
     onRole: (target, role) => roles.push(`${target} ${role} at ${time.clock.nowMs()}`),
   });
-  return { time, ownership, roles, asked: () => asked };
+  return { time, ownership, feeds, roles, asked: () => asked };
 }
 
 const memberOf = (name: string, state: Member["state"] = "alive"): Member => {
@@ -441,6 +443,19 @@ test("a claim that was superseded stays void when the later claimant dies", () =
   fleet.kill(second);
   fleet.time.advance(500);
   expect(fleet.who("t", "owner")).toEqual([backup]);
+});
+
+test("a target that left and came back while others claim it is decided afresh", () => {
+  const { ownership, roles, feeds } = ownershipOf([memberOf("p")], () => []);
+  const target = targetsOf(99).find((each) => nomineeOf(each, ["p", "self"]) === "self")!;
+  feeds.claimChanged(originOf("p"), target, { ...claimOf("p", 5).claim, target });
+  ownership.addTarget(target);
+  ownership.start();
+  ownership.removeTarget(target);
+  expect(ownership.roleOf(target)).toBe("none");
+  ownership.addTarget(target);
+  expect(roles).toEqual(["owner", "none", "owner"].map((role) => `${target} ${role} at 0`));
+  ownership.stop();
 });
 
 test("a claim of an earlier epoch of a router, or of a stranger, holds nothing", () => {

@@ -211,7 +211,8 @@ test("a target that nobody reads here takes no role", async () => {
   expect(engine.readers).toEqual([]);
 });
 
-test("what a reading says goes to the reader of the feed, message by message", () => {
+/** A host whose reader and reading a test plays. */
+function playedHost() {
   const reported: unknown[][] = [];
   const note =
     (name: string) =>
@@ -226,7 +227,11 @@ test("what a reading says goes to the reader of the feed, message by message", (
       ]),
     ),
   } as unknown as FeedReader;
-  const ownership = { addTarget() {}, removeTarget() {}, setQuality() {} } as unknown as Ownership;
+  const qualities: string[] = [];
+  const ownership = {
+    ...{ addTarget() {}, removeTarget() {} },
+    setQuality: (_target: string, quality: string) => void qualities.push(quality),
+  } as unknown as Ownership;
   const feeds = feedsWith(() => []);
   const shared = createSharedHost({
     ...{ feeds, ownership },
@@ -244,16 +249,28 @@ test("what a reading says goes to the reader of the feed, message by message", (
     return { start: async () => {}, stop: async () => {} } as EventReading;
   });
   host.setRole("a", "owner");
+  return { reported, reader, qualities, host, output: output! as FeedOutput };
+}
+
+test("a reading that ends without another word is worth nothing to the ownership", () => {
+  const { host, output, qualities } = playedHost();
+  output.condition({ quality: "complete", state: "live", reason: "complete", unusable: undefined });
+  host.setRole("a", "none");
+  expect(qualities).toEqual(["complete", "none"]);
+});
+
+test("what a reading says goes to the reader of the feed, message by message", () => {
+  const { reported, reader, output } = playedHost();
   const mark = { sequence: 3, timestampUs: 5, checksum: 7 };
-  output?.batch(mark, { isComplete: false, unknownRemovals: 0 });
-  output?.batch(mark, { isComplete: true, unknownRemovals: 2 });
-  output?.gap(4, 6);
-  output?.newEpoch();
-  output?.emptied();
-  output?.condition({ quality: "void", state: "connecting", reason: "socket-lost", unusable: "block size" });
-  output?.condition({ quality: "partial", state: "live", reason: "gap", unusable: undefined });
-  output?.condition({ quality: "none", state: "off", reason: "stopped", unusable: undefined });
-  expect(output?.sink).toBe(reader.sink);
+  output.batch(mark, { isComplete: false, unknownRemovals: 0 });
+  output.batch(mark, { isComplete: true, unknownRemovals: 2 });
+  output.gap(4, 6);
+  output.newEpoch();
+  output.emptied();
+  output.condition({ quality: "void", state: "connecting", reason: "socket-lost", unusable: "block size" });
+  output.condition({ quality: "partial", state: "live", reason: "gap", unusable: undefined });
+  output.condition({ quality: "none", state: "off", reason: "stopped", unusable: undefined });
+  expect(output.sink).toBe(reader.sink);
   expect(reported).toEqual([
     ["setRole", "owner"],
     ["batch", mark, false],

@@ -2,7 +2,7 @@ import { asTargetIndex, silentMeter } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createTargetSlots } from "../../src/facts/target-slots.ts";
-import type { FeedQuality } from "../../src/feeds/feed-claim.ts";
+import type { FeedClaim, FeedQuality } from "../../src/feeds/feed-claim.ts";
 import { FeedTable } from "../../src/feeds/feed-table.ts";
 import { createReachability } from "../../src/feeds/shared-host.ts";
 import type { PlacementLog } from "../../src/placements/placement-log.ts";
@@ -156,6 +156,7 @@ describe("what facts are worth", () => {
       quality: quality,
       asked,
       claims: (target: string) => feeds.foldChanged(target),
+      claim: (target: string, claim: FeedClaim | undefined) => feeds.claimChanged(self, target, claim),
       known: { of: (index: number) => feeds.qualityAt(index) },
     };
   }
@@ -184,5 +185,16 @@ describe("what facts are worth", () => {
     expect(known.of(number)).toBe("none");
     expect(slots.slotOf("b")).toBe(number);
     expect(known.of(number)).toBe("none");
+  });
+
+  test("of a target that was forgotten and is claimed again follows the new claim", () => {
+    const { slots, quality, known, claim } = qualities();
+    const number = asTargetIndex(slots.slotOf("a"));
+    quality.a = "partial";
+    expect(known.of(number)).toBe("partial");
+    claim("a", undefined);
+    expect(known.of(number)).toBe("none");
+    claim("a", { ...claimOf("a"), worth: "complete" });
+    expect(known.of(number)).toBe("complete");
   });
 });

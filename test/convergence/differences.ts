@@ -59,8 +59,8 @@ function factDifferences(routers: readonly ModelRouter[], engine: ModelEngine, i
     if (!isTruthKnown && !state?.isComplete) continue;
     const held = router.held(engine).join();
     if (last >= 0 && held !== truth) found.push(`${router.name} holds other blocks of ${key} than the engine`);
-    if (last >= 0 && router.replica.qualityOf(key) !== "complete") {
-      found.push(`${router.name} takes ${key} for ${router.replica.qualityOf(key)}`);
+    if (last >= 0 && router.replica.feeds.qualityOf(key) !== "complete") {
+      found.push(`${router.name} takes ${key} for ${router.replica.feeds.qualityOf(key)}`);
     }
   }
   return found;

@@ -64,7 +64,7 @@ export class ModelRouter {
     });
     for (const { key } of engines) this.slots.slotOf(key);
     this.backend.onMembers(() => this.#membersChanged());
-    this.replica.onClaims((target) => this.ownership.claimsChanged(target));
+    this.replica.feeds.onClaims((target) => this.ownership.claimsChanged(target));
   }
 
   async start(): Promise<void> {

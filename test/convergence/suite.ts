@@ -40,7 +40,7 @@ export function convergenceSuite(createEnvironment: (seed: number) => Promise<En
       for (const { feeds, replica } of on.alive) {
         for (const [target, feed] of feeds) {
           // Whoever reads writes, as two owners do that have not heard of each other.
-          if (round % 2 === 0 && replica.claimOf(target)) feed.reader.setRole("owner");
+          if (round % 2 === 0 && replica.feeds.claimOf(target)) feed.reader.setRole("owner");
         }
       }
       for (const engine of on.engines) for (let count = 0; count < 6; count++) engine.publish();

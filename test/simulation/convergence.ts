@@ -52,7 +52,7 @@ function factDifferences(
   const found = unequal(routers, `facts of ${key}`, ({ view }) => {
     const state = view.tier.replica.fold.state(key);
     const stands = `${state?.last?.sequence}${state?.isComplete ? "" : " partial"} ${state?.progress}`;
-    const quality = view.tier.replica.qualityOf(key);
+    const quality = view.tier.replica.feeds.qualityOf(key);
     return `${state?.epoch ? epochId(state.epoch) : "no epoch"} ${stands} ${view.index.digest(number).join(".")} ${quality}`;
   });
   const last = messages.length - 1;

@@ -122,8 +122,8 @@ export function describeMesh(parts: MeshDescriptionParts): MeshDescription {
     journals: { count: journals.documents, bytes: journals.byteLength, own: journals },
     targets: targets.slice(0, listedTargets).map(({ target, epoch, last, isComplete, progress }, at) => ({
       target,
-      owner: replica.claimOf(target)?.origin.router ?? null,
-      worth: replica.qualityOf(target),
+      owner: replica.feeds.claimOf(target)?.origin.router ?? null,
+      worth: replica.feeds.qualityOf(target),
       life: epoch ? `${epoch.sequence}.${epoch.timestampUs}` : null,
       sequence: last?.sequence ?? null,
       isComplete,

@@ -166,7 +166,7 @@ function prefixSharing({ replica, placements, host, feedQualityOf }: SharedTier,
     feedQualityOf: (target) => (isDirect ? undefined : feedQualityOf(target)),
     // Kept while any router reads its feed, since the target may come back. The tier then forgets it.
     forget: ({ key }) => {
-      if (replica.claimsOf(key).length === 0) replica.forgetTarget(key);
+      if (replica.feeds.claimsOf(key).length === 0) replica.forgetTarget(key);
     },
   };
 }

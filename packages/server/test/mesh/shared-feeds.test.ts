@@ -87,7 +87,10 @@ test("an owner reads, claims, and what it reads is in the index and the journal"
   latest().up();
   await tell(0, "a", 4);
   expect(described()).toMatchObject({ role: "owner", owner: "r1", state: "live", blocks: { gpu: 4 } });
-  expect(replica.claimOf("a")).toMatchObject({ origin: { router: "r1" }, claim: { worth: "complete", state: "live" } });
+  expect(replica.feeds.claimOf("a")).toMatchObject({
+    origin: { router: "r1" },
+    claim: { worth: "complete", state: "live" },
+  });
   expect(feeds.feedQualityOf(target("a").index)).toBe("complete");
   await tell(1, "b", 2);
   expect(described().blocks.gpu).toBe(6);
@@ -105,7 +108,7 @@ test("a backup reads along and writes nothing, until it becomes the owner: then 
   host.setRole("a", "owner");
   await settle();
   expect(described()).toMatchObject({ role: "owner", owner: "r1", blocks: { gpu: 6 } });
-  expect(replica.qualityOf("a")).toBe("complete");
+  expect(replica.feeds.qualityOf("a")).toBe("complete");
 });
 
 test("an owner that loses its role closes its socket; the facts stay", async () => {
@@ -150,7 +153,7 @@ test("messages that are missed make the claim partial", async () => {
   await tell(0, "a", 4);
   await tell(5, "b", 2);
   await settle();
-  expect(replica.claimOf("a")?.claim).toMatchObject({ worth: "partial", state: "partial" });
+  expect(replica.feeds.claimOf("a")?.claim).toMatchObject({ worth: "partial", state: "partial" });
 });
 
 test("an engine whose process is another one is a new epoch: what was told of the old one is gone", async () => {

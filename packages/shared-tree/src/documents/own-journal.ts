@@ -3,7 +3,7 @@ import type { DocumentUpdate, Origin } from "@espalier/mesh";
 import { type FactEntry, FactItemWriter } from "../facts/fact-item.ts";
 import { countFactOps } from "../facts/fact-ops.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
-import { FeedTable } from "./feed-table.ts";
+import { FeedNumbers } from "./feed-numbers.ts";
 import { type FeedDeclaration, type JournalFeed, noteEntry, type OwnJournalObserver } from "./journal.ts";
 import type { JournalDocument } from "./journal-document.ts";
 import { binaryItem, checkStatement, itemKind, type LogValue } from "./journal-log.ts";
@@ -41,7 +41,7 @@ export class OwnJournal {
   #facts = new FactItemWriter();
   #settled = new SettledItems();
   #placements: PlacementItems;
-  #feeds: FeedTable;
+  #feeds: FeedNumbers;
   readonly #claims = new Map<string, FeedClaim>();
   readonly #claimClocks = new Map<string, number>();
   readonly #changedClaims = new Set<string>();
@@ -239,8 +239,8 @@ export class OwnJournal {
     this.#options.onCommit({ name: this.name, from, to: from + values.length, bytes });
   }
 
-  #createFeeds(): FeedTable {
-    return new FeedTable({
+  #createFeeds(): FeedNumbers {
+    return new FeedNumbers({
       maxFeeds: this.#options.maxFeeds,
       settled: this.#settled,
       reserve: (bytes) => {

@@ -198,7 +198,7 @@ export class FeedTable {
     this.#tell(target);
   }
 
-  /** Claims of all routers, dead ones included. */
+  /** Claims in all journals that this router has, those of dead routers included. */
   claimsOf(target: string): readonly PostedClaim[] {
     return [...(this.get(target)?.claims.values() ?? [])];
   }

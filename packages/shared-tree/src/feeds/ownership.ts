@@ -267,8 +267,8 @@ function isSameClaim(one: PostedClaim, other: PostedClaim): boolean {
 export interface JoinedBackendParts {
   readonly backend: Backend;
   readonly replica: {
+    readonly feeds: Pick<FeedTable, "onClaims">;
     setMembers(members: readonly Member[]): void;
-    onClaims(listener: (target: string) => void): Cancel;
   };
   readonly ownership: Ownership;
   readonly scheduler: Scheduler;
@@ -290,7 +290,7 @@ export function joinedBackend({ backend, replica, ownership, scheduler }: Joined
     ownership.membersChanged();
   };
   backend.onMembers(changed);
-  replica.onClaims((target) => ownership.claimsChanged(target));
+  replica.feeds.onClaims((target) => ownership.claimsChanged(target));
   const startOwnership = (): void => {
     if (backend.waitingFor.length > 0) cancelCheck = scheduler.after(joinCheckMs, startOwnership);
     else ownership.start();

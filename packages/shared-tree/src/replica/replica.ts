@@ -16,7 +16,6 @@ import { epochId } from "../facts/engine-epoch.ts";
 import { FactFold, type FoldState } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
-import type { FeedQuality, PostedClaim } from "../feeds/feed-claim.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
 import { FeedTable } from "../feeds/feed-table.ts";
 import { LoadPlane } from "../load/load-plane.ts";
@@ -175,26 +174,6 @@ export class Replica implements Startable {
     });
     this.feeds.opened(target, reader);
     return reader;
-  }
-
-  /** Claims in all journals that this replica has, those of dead routers included. */
-  claimsOf(target: string): readonly PostedClaim[] {
-    return this.feeds.claimsOf(target);
-  }
-
-  /** The prevailing claim among those of living routers. */
-  claimOf(target: string): PostedClaim | undefined {
-    return this.feeds.claimOf(target);
-  }
-
-  /** The present quality of a target's facts. */
-  qualityOf(target: string): FeedQuality {
-    return this.feeds.qualityOf(target);
-  }
-
-  /** Calls the listener when the claims or the quality of a target's facts may have changed. */
-  onClaims(listener: (target: string) => void): Cancel {
-    return this.feeds.onClaims(listener);
   }
 
   /** Call it whenever the set of living routers changes. */

@@ -3,7 +3,7 @@ import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Replica } from "./replica.ts";
 
 export interface TombstoneOptions {
-  readonly replica: Pick<Replica, "fold" | "store" | "claimOf" | "forgetTarget">;
+  readonly replica: Pick<Replica, "fold" | "store" | "feeds" | "forgetTarget">;
   readonly slots: Pick<TargetSlots, "targets">;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -33,7 +33,8 @@ export function createTombstones(options: TombstoneOptions): Startable {
     if (!inFleet) return;
     const absent = new Map<string, number>();
     for (const target of knownTargets(replica, slots)) {
-      if (!inFleet.has(target) && !replica.claimOf(target)) absent.set(target, absentSinceMs.get(target) ?? nowMs);
+      if (!inFleet.has(target) && !replica.feeds.claimOf(target))
+        absent.set(target, absentSinceMs.get(target) ?? nowMs);
     }
     absentSinceMs = absent;
     for (const [target, sinceMs] of absent) {

@@ -72,9 +72,11 @@ function rig() {
     setMembers: (given: readonly Member[]) => {
       notifications.push(`members of the replica: ${given.map(({ origin }) => origin.router).join(" ") || "none"}`);
     },
-    onClaims(listener: (target: string) => void) {
-      claimsListener = listener;
-      return () => {};
+    feeds: {
+      onClaims(listener: (target: string) => void) {
+        claimsListener = listener;
+        return () => {};
+      },
     },
   };
   const ownership = {

@@ -25,7 +25,7 @@ function pairBeside(author: string) {
   return { time, meter, nodes: [a, b], reader, other };
 }
 
-const holderOf = ({ replica }: Node) => replica.claimOf("engine")?.origin.router;
+const holderOf = ({ replica }: Node) => replica.feeds.claimOf("engine")?.origin.router;
 
 // Symptom: one claim at 2^53 and nobody else ever read the feed of that engine again while its author's journal was kept, its
 // author dead or alive. Mechanism: the only demand on a stamp was to be finite, and 2^53 + 1 is 2^53: no claim is later.

@@ -69,15 +69,19 @@ test("its claims end with the epoch, until it is told again what to read", () =>
   const { reader, read } = ownerOf(a);
   read(0, chainOf(1, 4));
   time.advance(20);
-  expect(b.replica.qualityOf("engine")).toBe("complete");
+  expect(b.replica.feeds.qualityOf("engine")).toBe("complete");
   a.replica.ports.renewEpoch(a.replica.ports.origin.epoch);
   tellMembers(nodes, nodes);
-  expect([reader.role, a.replica.claimOf("engine"), a.replica.ports.statements()]).toEqual(["none", undefined, []]);
-  expect(b.replica.claimOf("engine")).toBeUndefined();
+  expect([reader.role, a.replica.feeds.claimOf("engine"), a.replica.ports.statements()]).toEqual([
+    "none",
+    undefined,
+    [],
+  ]);
+  expect(b.replica.feeds.claimOf("engine")).toBeUndefined();
   reader.setRole("owner");
   read(1, chainOf(2, 4));
   time.advance(epochIsClearMs);
-  for (const { replica } of nodes) expect(replica.claimOf("engine")?.origin).toEqual(a.replica.ports.origin);
+  for (const { replica } of nodes) expect(replica.feeds.claimOf("engine")?.origin).toEqual(a.replica.ports.origin);
   for (const node of nodes) for (const seed of [1, 2]) expect(node.heldBlocks("engine", chainOf(seed, 4))).toBe(4);
   expect(b.replica.fold.statement("engine")).toEqual(a.replica.fold.statement("engine"));
 });
@@ -87,15 +91,15 @@ test("a reader that is told to read on in the moment in which its claim ends cla
   const { reader, read } = ownerOf(a);
   read(0, chainOf(1, 4));
   time.advance(20);
-  a.replica.onClaims((target) => {
-    if (a.replica.claimOf(target) === undefined && reader.role === "none") reader.setRole("owner");
+  a.replica.feeds.onClaims((target) => {
+    if (a.replica.feeds.claimOf(target) === undefined && reader.role === "none") reader.setRole("owner");
   });
   a.replica.ports.renewEpoch(a.replica.ports.origin.epoch);
   tellMembers(nodes, nodes);
   time.advance(20);
   const { origin } = a.replica.ports;
-  for (const { replica } of nodes) expect(replica.claimOf("engine")?.origin).toEqual(origin);
-  expect(a.replica.claimsOf("engine").map((claim) => claim.origin)).toEqual([origin]);
+  for (const { replica } of nodes) expect(replica.feeds.claimOf("engine")?.origin).toEqual(origin);
+  expect(a.replica.feeds.claimsOf("engine").map((claim) => claim.origin)).toEqual([origin]);
   read(1, chainOf(2, 4));
   time.advance(epochIsClearMs);
   expect(b.heldBlocks("engine", chainOf(2, 4))).toBe(4);

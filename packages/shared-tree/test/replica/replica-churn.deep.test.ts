@@ -76,7 +76,7 @@ test("a hundred and more restarts of a router leave a few of its journals, its c
   expect(targets.map(({ target }) => target).sort()).toEqual(["t0", "t1", "t2"]);
   expect(load.length).toBeLessThanOrEqual(1);
   expect([...a.replica.load.shared.inFlight].every((inFlight) => inFlight === 0)).toBe(true);
-  expect(a.replica.claimsOf("t0").length).toBeLessThanOrEqual(journals.documents);
+  expect(a.replica.feeds.claimsOf("t0").length).toBeLessThanOrEqual(journals.documents);
   expect(a.replica.bindings.size).toBe(10);
 });
 
@@ -129,8 +129,8 @@ test("ten minutes of three busy routers leaves nothing that grows, and all say t
   for (const { replica } of others) {
     for (let target = 0; target < 3; target++) {
       expect(replica.fold.statement(`t${target}`)).toEqual(first.replica.fold.statement(`t${target}`));
-      expect(replica.claimOf(`t${target}`)).toEqual(first.replica.claimOf(`t${target}`));
-      expect(replica.qualityOf(`t${target}`)).toBe("complete");
+      expect(replica.feeds.claimOf(`t${target}`)).toEqual(first.replica.feeds.claimOf(`t${target}`));
+      expect(replica.feeds.qualityOf(`t${target}`)).toBe("complete");
     }
     for (const { name } of replica.ports.documents.list()) {
       expect(journalContent(replica.store, name)).toEqual(journalContent(first.replica.store, name));

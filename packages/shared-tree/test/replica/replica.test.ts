@@ -16,7 +16,7 @@ test("what one router reads of a target is known to the other within a tick, and
   expect(a.heldBlocks("engine", chain)).toBe(20);
   time.advance(15);
   expect(b.heldBlocks("engine", chain)).toBe(20);
-  expect([a.replica.qualityOf("engine"), b.replica.qualityOf("engine")]).toEqual(["complete", "complete"]);
+  expect([a.replica.feeds.qualityOf("engine"), b.replica.feeds.qualityOf("engine")]).toEqual(["complete", "complete"]);
   expect(b.replica.fold.statement("engine")).toEqual(a.replica.fold.statement("engine"));
 });
 
@@ -38,14 +38,14 @@ test("the backup goes on where a router that died had ended, without loss", () =
   time.advance(20);
   for (const sequence of [3, 4]) store(backup, sequence, chains[sequence]!);
   tellMembers(nodes, [b, c]);
-  expect(c.replica.qualityOf("engine")).toBe("partial");
+  expect(c.replica.feeds.qualityOf("engine")).toBe("partial");
   backup.setRole("owner");
   store(backup, 5, chains[5]!);
   time.advance(20);
   for (const chain of chains) expect(c.heldBlocks("engine", chain)).toBe(5);
   expect(c.replica.fold.statement("engine")).toEqual(b.replica.fold.statement("engine"));
-  expect(c.replica.claimOf("engine")?.origin.router).toBe("b");
-  expect(c.replica.qualityOf("engine")).toBe("complete");
+  expect(c.replica.feeds.claimOf("engine")?.origin.router).toBe("b");
+  expect(c.replica.feeds.qualityOf("engine")).toBe("complete");
 });
 
 test("placements, load and bindings of one router reach the other", () => {

@@ -25,16 +25,16 @@ describe("an owner that stops reading", () => {
     owner.setRole("owner");
     store(owner, 0, chainOf(1, 5));
     time.advance(tickMs);
-    expect(b.replica.claimOf("engine")?.origin.router).toBe("a");
+    expect(b.replica.feeds.claimOf("engine")?.origin.router).toBe("a");
     const updates: number[] = [];
-    a.replica.ports.documents.onUpdate(() => updates.push(b.replica.claimsOf("engine").length));
+    a.replica.ports.documents.onUpdate(() => updates.push(b.replica.feeds.claimsOf("engine").length));
     store(owner, 1, chainOf(2, 5));
     owner.stop();
     time.advance(tickMs);
     // Told after the other router has it.
     expect(updates).toEqual([0]);
     expect(b.heldBlocks("engine", chainOf(2, 5))).toBe(5);
-    expect([a.replica.claimsOf("engine"), b.replica.claimsOf("engine")]).toEqual([[], []]);
+    expect([a.replica.feeds.claimsOf("engine"), b.replica.feeds.claimsOf("engine")]).toEqual([[], []]);
   });
 
   test.each(["stop", "setRole"] as const)("by %s lets the next one begin within a tick, without loss", (how) => {
@@ -48,15 +48,15 @@ describe("an owner that stops reading", () => {
     if (how === "stop") owner.stop();
     else owner.setRole("none");
     const reported: string[] = [];
-    b.replica.onClaims((target) => {
-      if (b.replica.claimOf(target) !== undefined || reported.length > 0) return;
+    b.replica.feeds.onClaims((target) => {
+      if (b.replica.feeds.claimOf(target) !== undefined || reported.length > 0) return;
       reported.push(target);
       backup.setRole("owner");
     });
     time.advance(tickMs);
     expect(reported).toEqual(["engine"]);
     time.advance(tickMs);
-    expect(a.replica.claimOf("engine")?.origin.router).toBe("b");
+    expect(a.replica.feeds.claimOf("engine")?.origin.router).toBe("b");
     expect(a.heldBlocks("engine", chainOf(2, 5))).toBe(5);
     expect(a.replica.fold.statement("engine")).toEqual(b.replica.fold.statement("engine"));
   });
@@ -118,7 +118,7 @@ describe("a target that one router has forgotten", () => {
     store(owner, 7, chains[7]!);
     time.advance(tickMs);
     expect(b.replica.fold.statement("engine")).toEqual(a.replica.fold.statement("engine"));
-    expect(b.replica.qualityOf("engine")).toBe("complete");
+    expect(b.replica.feeds.qualityOf("engine")).toBe("complete");
     await b.replica.stop();
   });
 

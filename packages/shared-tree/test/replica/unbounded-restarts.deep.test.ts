@@ -31,7 +31,7 @@ test("an engine that restarts more often than a journal may have feeds is known 
     expect(node.replica.fold.state("engine")).toMatchObject({ isComplete: true, last: { sequence: 1 } });
     expect(node.heldBlocks("engine", last)).toBe(3);
     expect(node.index.factCount).toBe(5);
-    expect(node.replica.qualityOf("engine")).toBe("complete");
+    expect(node.replica.feeds.qualityOf("engine")).toBe("complete");
   }
   expect([...owner.replica.store.own.feeds()].length).toBeLessThan(8);
 });

@@ -24,7 +24,7 @@ function factDifferences(router: number, view: RealView, engine: SimEngine): str
   if (view.index.digest(number).join() !== digestOf(engine)) {
     found.push(`router ${router} holds other blocks of ${key} than the engine`);
   }
-  const quality = view.tier.replica.qualityOf(key);
+  const quality = view.tier.replica.feeds.qualityOf(key);
   if (quality !== "complete") found.push(`router ${router} takes ${key} for ${quality}`);
   return found;
 }

@@ -257,6 +257,6 @@ test("a spare router joins under load, and is used only when it knows what the o
 /** Feeds that a router reads as their owner. */
 function ownedBy(fleet: Parameters<typeof viewsOf>[0], router: number): number {
   const view = viewsOf(fleet).get(router);
-  const claims = fleet.engines.map(({ key }) => view?.tier.replica.claimOf(key)?.origin.router);
+  const claims = fleet.engines.map(({ key }) => view?.tier.replica.feeds.claimOf(key)?.origin.router);
   return claims.filter((owner) => owner === `router-${router}`).length;
 }

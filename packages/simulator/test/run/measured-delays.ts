@@ -82,7 +82,7 @@ function watchFacts(fleet: SimFleet, facts: number[]): void {
       const { replica, key, moments } = one;
       const last = replica.fold.state(key)?.last?.sequence ?? -1;
       if (last < one.next) continue;
-      const isReader = replica.claimOf(key)?.origin.router === replica.ports.origin.router;
+      const isReader = replica.feeds.claimOf(key)?.origin.router === replica.ports.origin.router;
       for (; one.next <= last; one.next++) if (!isReader) facts.push(clock.nowMs() - moments[one.next]!);
     }
   });

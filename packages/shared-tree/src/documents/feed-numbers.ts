@@ -5,7 +5,7 @@ import type { PlacementItems } from "./placement-items.ts";
 import { FeedItems, type SettledItems } from "./settled-items.ts";
 
 /** A feed of the own journal, from its declaration until nothing in the log mentions it. */
-export interface OwnFeed extends JournalFeed {
+export interface NumberedFeed extends JournalFeed {
   /** Target and epoch as text. */
   readonly key: string;
   readonly statement: LogValue;
@@ -17,7 +17,7 @@ export interface OwnFeed extends JournalFeed {
   readonly items: FeedItems;
 }
 
-export interface FeedTableOptions {
+export interface FeedNumbersOptions {
   readonly maxFeeds: number;
   readonly settled: SettledItems;
   /** Called before so many bytes become pending. */
@@ -28,24 +28,24 @@ export interface FeedTableOptions {
  * What the feed numbers of the own journal mean. A feed is open until it is retired; only an open feed is written, and
  * found by its target and epoch. A feed and its number end when neither facts nor placements in the log mention it.
  */
-export class FeedTable {
-  readonly #options: FeedTableOptions;
+export class FeedNumbers {
+  readonly #options: FeedNumbersOptions;
   /** Feeds that have not ended; `takeEnded` removes. */
-  readonly #feeds = new Map<number, OwnFeed>();
+  readonly #feeds = new Map<number, NumberedFeed>();
   /** The open ones by target and epoch; `retire` removes. */
-  readonly #open = new Map<string, OwnFeed>();
+  readonly #open = new Map<string, NumberedFeed>();
   /** The feed of each target that prompts are placed under; `retire` removes. */
-  readonly #placing = new Map<string, { readonly epoch: EngineEpoch | null; readonly feed: OwnFeed }>();
+  readonly #placing = new Map<string, { readonly epoch: EngineEpoch | null; readonly feed: NumberedFeed }>();
   /** Not committed yet; `takePending` empties it, `takeEnded` removes. */
-  #pending: OwnFeed[] = [];
+  #pending: NumberedFeed[] = [];
   /**
    * Retired feeds that facts do not mention, each with the last placement item that may mention it, in the order of
    * these items; `takeEnded` removes.
    */
-  readonly #leaving: { readonly feed: OwnFeed; readonly lastItem: number }[] = [];
+  readonly #leaving: { readonly feed: NumberedFeed; readonly lastItem: number }[] = [];
   #nextNumber = 1;
 
-  constructor(options: FeedTableOptions) {
+  constructor(options: FeedNumbersOptions) {
     this.#options = options;
   }
 
@@ -53,23 +53,23 @@ export class FeedTable {
     return this.#pending.length > 0;
   }
 
-  get(number: number): OwnFeed | undefined {
+  get(number: number): NumberedFeed | undefined {
     return this.#feeds.get(number);
   }
 
-  all(): Iterable<OwnFeed> {
+  all(): Iterable<NumberedFeed> {
     return this.#feeds.values();
   }
 
   /** @throws RangeError for a feed that was not declared, or was retired */
-  open(number: number): OwnFeed {
+  open(number: number): NumberedFeed {
     const feed = this.#feeds.get(number);
     if (feed === undefined || feed.items.isRetired) throw new RangeError(`feed ${number} is not declared`);
     return feed;
   }
 
   /** @throws RangeError beyond the bound on feeds, and for texts that are too long */
-  declare(declaration: FeedDeclaration): OwnFeed {
+  declare(declaration: FeedDeclaration): NumberedFeed {
     const { target, epoch } = declaration;
     const key = JSON.stringify([
       target,
@@ -85,7 +85,7 @@ export class FeedTable {
     this.#nextNumber += 1;
     const items = new FeedItems(number);
     const unsynced = { clock: undefined, isRead: false, lastSequence: -1, lastCheckpoint: -1 };
-    const feed: OwnFeed = { number, key, declaration, statement, items, ...unsynced };
+    const feed: NumberedFeed = { number, key, declaration, statement, items, ...unsynced };
     this.#open.set(key, feed);
     this.#feeds.set(number, feed);
     this.#pending.push(feed);
@@ -93,7 +93,7 @@ export class FeedTable {
   }
 
   /** The feed to place prompts under. Retires the one before it, unless events are written under it. */
-  declarePlacing(declaration: FeedDeclaration): OwnFeed {
+  declarePlacing(declaration: FeedDeclaration): NumberedFeed {
     const { target, epoch } = declaration;
     const before = this.#placing.get(target);
     if (before?.epoch === epoch) return before.feed;
@@ -104,7 +104,7 @@ export class FeedTable {
   }
 
   /** A feed that was retired before stays retired; its target and epoch may be those of another feed by now. */
-  retire(feed: OwnFeed): void {
+  retire(feed: NumberedFeed): void {
     if (feed.items.isRetired) return;
     this.#open.delete(feed.key);
     const { target } = feed.declaration;
@@ -117,7 +117,7 @@ export class FeedTable {
   }
 
   /** Feeds to state before anything mentions them; the call takes them. */
-  takePending(): readonly OwnFeed[] {
+  takePending(): readonly NumberedFeed[] {
     return this.#pending.splice(0);
   }
 
@@ -133,7 +133,7 @@ export class FeedTable {
     }
     const kept = this.#leaving.findIndex(({ lastItem }) => oldest !== undefined && oldest <= lastItem);
     const ended = this.#leaving.splice(0, kept < 0 ? this.#leaving.length : kept).map(({ feed }) => feed);
-    const unstated = new Set<OwnFeed>();
+    const unstated = new Set<NumberedFeed>();
     for (const feed of ended) {
       this.#feeds.delete(feed.number);
       if (feed.clock === undefined) unstated.add(feed);

@@ -52,8 +52,6 @@ export interface FeedReaderOptions {
    * about to fetch the journal. Default: never.
    */
   readonly isCheckpointWanted?: (opsSinceCheckpoint: number) => boolean;
-  /** This router reads the target's feed for all routers from now on. Called for takeovers of its own as well. */
-  readonly onClaimed?: () => void;
   readonly onStop?: () => void;
   readonly limits?: Partial<FeedReaderLimits>;
   readonly logger: Logger;
@@ -371,7 +369,6 @@ export class FeedReader {
     if (this.#claim.isPosted) return;
     this.#claim.post();
     this.#options.logger.info("reads a feed for all", { target: this.#options.key, how: plan.how });
-    this.#options.onClaimed?.();
   }
 
   /** Makes the state what the ledger holds, unless the ledger is at an earlier message. */

@@ -1,7 +1,7 @@
-import { asRouterId, createSeededRandom, silentLogger } from "@espalier/core";
+import { asRouterId, createSeededRandom } from "@espalier/core";
 import { type Origin, originKey } from "@espalier/mesh";
 import { createPrefixIndex, type LedgerSink, type PrefixIndex, tier } from "@espalier/prefix-index";
-import { type CountingMeter, createCountingMeter, createVirtualTime } from "@espalier/testing";
+import { type CountingMeter, createCountingMeter, createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { expect } from "vitest";
 import { Journals } from "../../src/documents/journal-store.ts";
 import { FactFold } from "../../src/facts/fact-fold.ts";
@@ -24,8 +24,8 @@ export class RigRouter {
   /** Blocks that its ledger knows. */
   readonly ledger = new Set<number>();
   readonly needs: string[] = [];
-  claimed = 0;
   readonly claims = new Map<string, { origin: Origin; claim: FeedClaim }>();
+  readonly #logger = createRecordingLogger();
   readonly #rig: FeedRig;
   /** Messages of the present process that were read or lost. */
   #read = 0;
@@ -46,8 +46,7 @@ export class RigRouter {
       stamp: () => clock.wallMs(),
       claimsOf: () => [...this.claims.values(), ...this.#ownClaims()],
       takeCheckpointTurn,
-      onClaimed: () => this.claimed++,
-      logger: silentLogger,
+      logger: this.#logger,
       meter: this.meter,
     });
     this.fold.onChange(() => this.reader.foldChanged());
@@ -68,6 +67,11 @@ export class RigRouter {
       placements: () => {},
       journalDropped: () => {},
     });
+  }
+
+  /** How often it has taken the feed over. */
+  get claimed(): number {
+    return this.#logger.lines.filter(({ message }) => message === "reads a feed for all").length;
   }
 
   /** Reads the next messages of the engine, `count` or all there are. */

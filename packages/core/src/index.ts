@@ -83,7 +83,22 @@ export { programUrl } from "./program-url.ts";
 export { backoffDelayMs, createSeededRandom, type Random, systemRandom } from "./random.ts";
 export { RecencyMap } from "./recency-map.ts";
 export { type Startable, startTogether } from "./startable.ts";
-export { amount, bytes, list, signedVarint, struct, text, u32, type ValueOf, varint, versioned } from "./struct.ts";
+export {
+  added,
+  amount,
+  bytes,
+  capped,
+  list,
+  repeated,
+  scaledVarint,
+  signedVarint,
+  struct,
+  text,
+  u32,
+  type ValueOf,
+  varint,
+  versioned,
+} from "./struct.ts";
 export {
   type CounterSeries,
   counterBy,

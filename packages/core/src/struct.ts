@@ -8,12 +8,18 @@ import { ByteReader, ByteWriter } from "./bytes.ts";
  * calls it keeps to them.
  */
 export interface Codec<Value> {
-  write(writer: ByteWriter, value: Value): void;
-  /** @throws RangeError */
-  read(reader: ByteReader): Value;
+  /** @param frame the outermost struct around the value */
+  write(writer: ByteWriter, value: Value, frame?: Fields): void;
+  /**
+   * @param frame the outermost struct around the value, with the fields read so far
+   * @throws RangeError
+   */
+  read(reader: ByteReader, frame?: Fields): Value;
   /** Its type in the notation of PROTOCOL.md. */
   readonly layout: string;
 }
+
+type Fields = Readonly<Record<string, unknown>>;
 
 /** The value that a codec reads and writes. */
 export type ValueOf<Of> = Of extends { read(reader: ByteReader): infer Value } ? Value : never;
@@ -30,25 +36,35 @@ export function varint(max = Number.MAX_SAFE_INTEGER): Codec<number> {
   return {
     write: (writer, value) => writer.varint(value),
     read: (reader) => atMost(reader.varint(), max),
-    layout: max === Number.MAX_SAFE_INTEGER ? "v" : `v(${written(max)})`,
+    layout: `v${bound(max)}`,
   };
 }
 
-/** A whole number of either sign. */
-export function signedVarint(maxOfEitherSign: number): Codec<number> {
+/** A number from 0, written as the nearest whole number of parts, and as its bound beyond it. @param parts of one */
+export function scaledVarint(parts: number, max = Number.MAX_SAFE_INTEGER): Codec<number> {
   return {
-    write: (writer, value) => writer.signedVarint(value),
+    write: (writer, value) => writer.varint(Math.round(parts * Math.min(max, value))),
+    read: (reader) => atMost(reader.varint() / parts, max),
+    layout: `v${over(parts)}${bound(max)}`,
+  };
+}
+
+/** A number of either sign, written as the nearest whole number of parts. @param parts of one */
+export function signedVarint(maxOfEitherSign = Number.MAX_SAFE_INTEGER, parts = 1): Codec<number> {
+  const max = maxOfEitherSign;
+  return {
+    write: (writer, value) => writer.signedVarint(Math.round(parts * value)),
     read(reader) {
-      const value = reader.signedVarint();
-      atMost(Math.abs(value), maxOfEitherSign);
+      const value = reader.signedVarint() / parts;
+      atMost(Math.abs(value), max);
       return value;
     },
-    layout: `s(${written(maxOfEitherSign)})`,
+    layout: `s${over(parts)}${bound(max)}`,
   };
 }
 
-/** A double from 0. */
-export function amount(max: number): Codec<number> {
+/** A double from 0, finite. */
+export function amount(max = Number.MAX_VALUE): Codec<number> {
   return {
     write: (writer, value) => writer.f64(value),
     read(reader) {
@@ -56,8 +72,14 @@ export function amount(max: number): Codec<number> {
       if (!(value >= 0)) throw new RangeError(`${value} is no amount`);
       return atMost(value, max);
     },
-    layout: `f64(${written(max)})`,
+    layout: max === Number.MAX_VALUE ? "f64(from 0)" : `f64(${written(max)})`,
   };
+}
+
+/** A number that is written as its bound beyond it. */
+export function capped(kind: (max: number) => Codec<number>, max: number): Codec<number> {
+  const { write, read, layout } = kind(max);
+  return { write: (writer, value) => write(writer, Math.min(max, value)), read, layout };
 }
 
 /** UTF-8 after its length. */
@@ -81,35 +103,69 @@ export function bytes(maxBytes: number): Codec<Uint8Array> {
 /** Items after their number. */
 export function list<Item>(item: Codec<Item>, max: number): Codec<readonly Item[]> {
   return {
-    write(writer, items) {
+    write(writer, items, frame) {
       writer.varint(items.length);
-      for (const one of items) item.write(writer, one);
+      for (const one of items) item.write(writer, one, frame);
     },
-    read(reader) {
-      const count = atMost(reader.varint(), max);
-      const items: Item[] = [];
-      while (items.length < count) items.push(item.read(reader));
-      return items;
-    },
-    layout: `[${item.layout}](${written(max)})`,
+    read: (reader, frame) => readItems(reader, item, atMost(reader.varint(), max), frame),
+    layout: `[${bare(item.layout)}](${written(max)})`,
   };
 }
 
-/** Fields, one after the other in the order of their declaration. */
+/** Items without their number. @param count theirs, or the name of an earlier list of the frame with as many */
+export function repeated<Item>(count: number | string, item: Codec<Item>): Codec<readonly Item[]> {
+  return {
+    write(writer, items, frame) {
+      for (const one of items) item.write(writer, one, frame);
+    },
+    read(reader, frame) {
+      const items =
+        typeof count === "number" ? count : (frame as Readonly<Record<string, readonly unknown[]>>)[count]!.length;
+      return readItems(reader, item, items, frame);
+    },
+    layout: `${count} x ${item.layout}`,
+  };
+}
+
+function readItems<Item>(reader: ByteReader, item: Codec<Item>, count: number, frame: Fields | undefined): Item[] {
+  const items: Item[] = [];
+  while (items.length < count) items.push(item.read(reader, frame));
+  return items;
+}
+
+/** What a later version has added: the bytes of an earlier one end before it. */
+export function added<Value>({ write, read, layout }: Codec<Value>): Codec<Value | undefined> {
+  return {
+    write(writer, value, frame) {
+      if (value !== undefined) write(writer, value, frame);
+    },
+    read: (reader, frame) => (reader.remaining > 0 ? read(reader, frame) : undefined),
+    layout: `${layout}?`,
+  };
+}
+
+/**
+ * Fields, one after the other in the order of their declaration. Their reader and writer are compiled: a loop over names
+ * takes half as long again, because no engine can tell what shape its objects have. Only declarations get into that code.
+ */
 export function struct<Fields extends Readonly<Record<string, Codec<unknown>>>>(
   fields: Fields,
 ): Codec<{ readonly [Name in keyof Fields]: ValueOf<Fields[Name]> }> {
   const declared = Object.entries(fields);
+  const codecs = declared.map((_, at) => `c${at}`);
+  const keys = declared.map(([name]) => `value[${JSON.stringify(name)}]`);
+  const compile = (body: string) => new Function(...codecs, body)(...declared.map(([, codec]) => codec));
   return {
-    write(writer, value) {
-      for (const [name, codec] of declared) codec.write(writer, value[name]);
-    },
-    read(reader) {
-      const value: Record<string, unknown> = {};
-      for (const [name, codec] of declared) value[name] = codec.read(reader);
-      return value as { readonly [Name in keyof Fields]: ValueOf<Fields[Name]> };
-    },
-    layout: declared.map(([name, { layout }]) => `${name}:${within(layout)}`).join(" "),
+    write: compile(`return (writer, value, frame = value) => {
+      ${keys.map((key, at) => `c${at}.write(writer, ${key}, frame);`).join("\n")}
+    }`),
+    read: compile(`return (reader, frame) => {
+      const value = {};
+      const outer = frame ?? value;
+      ${keys.map((key, at) => `${key} = c${at}.read(reader, outer);`).join("\n")}
+      return value;
+    }`),
+    layout: `{${declared.map(([name, { layout }]) => `${name}:${layout}`).join(" ")}}`,
   };
 }
 
@@ -135,7 +191,7 @@ export function versioned<Value>(version: number, { write, read, layout }: Codec
       return writer.copy();
     },
     decode: (from) => read(ByteReader.ofVersion(version, from)),
-    layout,
+    layout: bare(layout),
   };
 }
 
@@ -144,7 +200,11 @@ function atMost(value: number, max: number): number {
   return value;
 }
 
-/** Several fields as one. */
-const within = (layout: string): string => (/^[^[]* /.test(layout) ? `{${layout}}` : layout);
+/** Fields without their braces. */
+const bare = (layout: string): string => (/^{.*}$/.test(layout) ? layout.slice(1, -1) : layout);
 
 const written = (max: number): string => max.toLocaleString("en-US");
+
+/** Nothing where no varint is larger. */
+const bound = (max: number): string => (max === Number.MAX_SAFE_INTEGER ? "" : `(${written(max)})`);
+const over = (parts: number): string => (parts === 1 ? "" : `/${written(parts)}`);

@@ -1,9 +1,13 @@
 import { expect, test } from "vitest";
 import {
+  added,
   amount,
   bytes,
+  capped,
   createSeededRandom,
   list,
+  repeated,
+  scaledVarint,
   signedVarint,
   struct,
   text,
@@ -76,5 +80,47 @@ test("another version is refused", () => {
 test("the layout names fields, types and bounds in their order", () => {
   expect(note.layout).toBe(
     "name:t(8) content:b(4) items:[word:u32 count:v(1,000) offset:s(500) share:f64(2)](3) total:v",
+  );
+});
+
+const later = versioned(
+  1,
+  struct({
+    shares: list(capped(amount, 5), 2),
+    tenths: scaledVarint(10, 9),
+    more: added(
+      struct({ offset: signedVarint(2, 100), ofShares: repeated("shares", u32), two: repeated(2, amount()) }),
+    ),
+  }),
+);
+const more = { offset: -1.25, ofShares: [7, 8], two: [0.5, 1e300] };
+
+test("what a later version added is read where it is there, and bytes of an earlier version end before it", () => {
+  const value = { shares: [1, 2], tenths: 0.3, more };
+  const encoded = later.encode(value);
+  expect(later.decode(encoded)).toEqual(value);
+  const start = later.encode({ ...value, more: undefined });
+  expect([...start]).toEqual([...encoded.subarray(0, start.length)]);
+  expect(later.decode(start)).toEqual({ ...value, more: undefined });
+  for (let length = start.length + 1; length < encoded.length; length++) {
+    expect(() => later.decode(encoded.subarray(0, length)), `${length} bytes`).toThrow(RangeError);
+  }
+});
+
+test("repeated items are as many as an earlier list has", () => {
+  const value = { shares: [1], tenths: 0, more: { ...more, ofShares: [7] } };
+  expect(later.decode(later.encode(value))).toEqual(value);
+});
+
+test("a capped or scaled number beyond its bound is written as the bound, and refused where a reader finds it", () => {
+  const encoded = later.encode({ shares: [6], tenths: 9.1, more: undefined });
+  expect(later.decode(encoded)).toEqual({ shares: [5], tenths: 9, more: undefined });
+  expect(() => later.decode(Uint8Array.of(...encoded.subarray(0, -1), 91))).toThrow("9.1 where 9 is the most");
+  expect(() => later.decode(versioned(1, list(amount(6), 2)).encode([6]))).toThrow("6 where 5 is the most");
+});
+
+test("a layout tells parts of one, what may be missing, and numbers of items", () => {
+  expect(later.layout).toBe(
+    "shares:[f64(5)](2) tenths:v/10(9) more:{offset:s/100(2) ofShares:shares x u32 two:2 x f64(from 0)}?",
   );
 });

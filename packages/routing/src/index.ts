@@ -46,7 +46,7 @@ export { dryRunTraffic, explainingPolicy, explainSelection } from "./explain-sel
 export { createLoadPublisher, gaugeOf, type LoadPublisher } from "./load-publisher.ts";
 export { ColdPrompt, type ColdPromptParts } from "./memory/cold-prompt.ts";
 export { MemoryWatch } from "./memory/memory-watch.ts";
-export { createFleetRoles } from "./pairs/fleet-roles.ts";
+export { createFleetRoles, roleNoteLayout } from "./pairs/fleet-roles.ts";
 export {
   type ChosenAlone,
   type ChosenPair,
@@ -106,4 +106,5 @@ export {
 } from "./session-bindings.ts";
 export { expectedOutputTokens } from "./work/answer-pace.ts";
 export { createFleetLearning, type FleetLearning } from "./work/fleet-learning.ts";
+export { timesNoteLayout } from "./work/learned-note.ts";
 export { PoolWork } from "./work/pool-work.ts";

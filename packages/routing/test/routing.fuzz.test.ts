@@ -40,6 +40,11 @@ const roles: FuzzTarget = {
       decision: { count: 3, ageMs: 40 },
       transfers: { sums: noTransfers, ageMs: 0 },
     }),
+    writeRoleNote({
+      work: { prefillMs: 11, decodeMs: 12 },
+      decision: undefined,
+      transfers: { sums: { weight: 2, tokens: 3_000, ms: 40, squareTokens: 5_000_000, tokenMs: 60_000 }, ageMs: 70 },
+    }),
   ],
   read(bytes) {
     const note = readRoleNote(bytes);

@@ -1,4 +1,4 @@
-import { demandNoteLayout, rentNoteLayout } from "@espalier/routing";
+import { demandNoteLayout, rentNoteLayout, roleNoteLayout, timesNoteLayout } from "@espalier/routing";
 import { adminNoteLayout } from "./admin/admin-peers.ts";
 import { questionNoteLayout } from "./admin/past-decisions.ts";
 import { releaseNoteLayout } from "./mesh/fleet-watch.ts";
@@ -6,9 +6,11 @@ import { spendNoteLayout } from "./overflow/overflow-spend.ts";
 
 /** What notes have behind their version, by key, in the notation of PROTOCOL.md. */
 export const noteLayouts: Readonly<Record<string, string>> = {
+  "times/<model>": timesNoteLayout,
   rents: rentNoteLayout,
   demand: demandNoteLayout,
   overflow: spendNoteLayout,
+  "roles/<model>": roleNoteLayout,
   question: questionNoteLayout,
   answer: questionNoteLayout,
   admin: adminNoteLayout,

@@ -1,4 +1,4 @@
-import { ByteReader, ByteWriter, type Clock, readOrUndefined } from "@espalier/core";
+import { added, amount, type Clock, readOrUndefined, scaledVarint, struct, varint, versioned } from "@espalier/core";
 import type { Policy } from "@espalier/policies";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 import {
@@ -188,50 +188,46 @@ interface NotedTransfers {
   readonly ageMs: number;
 }
 
-const version = 1;
 /** More engines than this are taken for an error. */
 const maxCount = 65_536;
+const sum = amount();
 
-/**
- * Layout: version, a byte; milliseconds of prefill and of decode, as doubles; the number of prefill engines plus 1, or
- * 0 for none, as a varint; milliseconds since that decision, as a varint. Then of transfers, as doubles: count, tokens,
- * milliseconds, squares of tokens, tokens times milliseconds; and milliseconds since the latest, as a varint.
- */
+const roleNote = versioned(
+  1,
+  struct({
+    prefillMs: sum,
+    decodeMs: sum,
+    /** Prefill engines plus 1; 0 for no decision. */
+    next: varint(maxCount),
+    decidedMs: scaledVarint(1),
+    transfers: added(
+      struct({
+        sums: struct({ weight: sum, tokens: sum, ms: sum, squareTokens: sum, tokenMs: sum }),
+        ageMs: scaledVarint(1),
+      }),
+    ),
+  }),
+);
+
+export const roleNoteLayout = roleNote.layout;
+
 export function writeRoleNote({ work, decision, transfers }: RoleNote): Uint8Array {
-  const writer = new ByteWriter();
-  writer.u8(version);
-  writer.f64(work.prefillMs);
-  writer.f64(work.decodeMs);
-  writer.varint(decision ? decision.count + 1 : 0);
-  writer.varint(Math.round(decision?.ageMs ?? 0));
-  const { weight, tokens, ms, squareTokens, tokenMs } = transfers.sums;
-  for (const sum of [weight, tokens, ms, squareTokens, tokenMs]) writer.f64(sum);
-  writer.varint(Math.round(transfers.ageMs));
-  return writer.copy();
-}
-
-/**
- * A note may end before the transfers. Bytes after them are ignored, so that a later version may add to a note.
- *
- * @returns undefined for a later version, and for impossible values
- */
-export function readRoleNote(bytes: Uint8Array): RoleNote | undefined {
-  return readOrUndefined(() => {
-    const reader = ByteReader.ofVersion(version, bytes);
-    const [prefillMs, decodeMs] = [reader.f64(), reader.f64()];
-    const [next, ageMs] = [reader.varint(), reader.varint()];
-    if (!isWork(prefillMs) || !isWork(decodeMs) || next > maxCount) return undefined;
-    const transfers = reader.remaining > 0 ? readTransfers(reader) : nothingMoved;
-    if (!isPlausibleTransfers(transfers.sums)) return undefined;
-    return { work: { prefillMs, decodeMs }, decision: next > 1 ? { count: next - 1, ageMs } : undefined, transfers };
+  return roleNote.encode({
+    ...work,
+    next: decision ? decision.count + 1 : 0,
+    decidedMs: decision?.ageMs ?? 0,
+    transfers,
   });
 }
 
-const nothingMoved: NotedTransfers = { sums: noTransfers, ageMs: 0 };
-
-function readTransfers(reader: ByteReader): NotedTransfers {
-  const [weight, tokens, ms, squareTokens] = [reader.f64(), reader.f64(), reader.f64(), reader.f64()];
-  return { sums: { weight, tokens, ms, squareTokens, tokenMs: reader.f64() }, ageMs: reader.varint() };
+/** @returns undefined for a later version, and for impossible values */
+export function readRoleNote(bytes: Uint8Array): RoleNote | undefined {
+  const note = readOrUndefined(() => roleNote.decode(bytes));
+  if (!note) return undefined;
+  const { prefillMs, decodeMs, next, decidedMs, transfers = nothingMoved } = note;
+  if (!isPlausibleTransfers(transfers.sums)) return undefined;
+  const decision = next > 1 ? { count: next - 1, ageMs: decidedMs } : undefined;
+  return { work: { prefillMs, decodeMs }, decision, transfers };
 }
 
-const isWork = (ms: number): boolean => Number.isFinite(ms) && ms >= 0;
+const nothingMoved: NotedTransfers = { sums: noTransfers, ageMs: 0 };

@@ -1,4 +1,4 @@
-import { amount, list, struct, text, varint, versioned } from "@espalier/core";
+import { amount, capped, list, struct, text, varint, versioned } from "@espalier/core";
 
 /** Engines by what they do. `both` is for engines that do both. */
 export const engineRoles = ["both", "prefill", "decode"] as const;
@@ -30,7 +30,8 @@ export const maxModelBytes = 200;
 /** The largest number that a note may claim, of anything. */
 const maxClaim = 1e9;
 
-const claim = amount(maxClaim);
+const claim = capped(amount, maxClaim);
+const wanted = capped(varint, maxClaim);
 const demandNote = versioned(
   1,
   list(
@@ -43,7 +44,7 @@ const demandNote = versioned(
       waitingPrefill: claim,
       waitingOutputPerS: claim,
       idleMs: claim,
-      wanted: struct({ both: varint(maxClaim), prefill: varint(maxClaim), decode: varint(maxClaim) }),
+      wanted: struct({ both: wanted, prefill: wanted, decode: wanted }),
     }),
     maxNotedModels,
   ),
@@ -51,17 +52,7 @@ const demandNote = versioned(
 
 export const demandNoteLayout = demandNote.layout;
 
-export function writeDemandNote(samples: readonly DemandSample[]): Uint8Array {
-  return demandNote.encode(samples.map(claimed));
-}
+export const writeDemandNote: (samples: readonly DemandSample[]) => Uint8Array = demandNote.encode;
 
 /** @throws RangeError for bytes that are not such a note */
 export const readDemandNote: (bytes: Uint8Array) => readonly DemandSample[] = demandNote.decode;
-
-function claimed({ model, wanted, ...numbers }: DemandSample): DemandSample {
-  return { model, ...atMostClaimed(numbers), wanted: atMostClaimed(wanted) };
-}
-
-function atMostClaimed<Numbers extends Readonly<Record<string, number>>>(numbers: Numbers): Numbers {
-  return Object.fromEntries(Object.entries(numbers).map(([name, of]) => [name, Math.min(maxClaim, of)])) as Numbers;
-}

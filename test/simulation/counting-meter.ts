@@ -7,12 +7,12 @@ export interface CountingMeter extends Meter {
 
 export function createCountingMeter(): CountingMeter {
   const totals = new Map<string, number>();
-  const counter = ({ name }: { readonly name: string }) => ({
+  const counter = (name: string) => ({
     series: () => ({
       add: (amount = 1) => void totals.set(name, (totals.get(name) ?? 0) + amount),
     }),
-    remove: () => {},
+    forget: () => {},
   });
-  const ignored = () => ({ series: () => ({ set: () => {}, observe: () => {} }), remove: () => {} });
+  const ignored = () => ({ series: () => ({ set: () => {}, observe: () => {} }), forget: () => {} });
   return { counter, gauge: ignored, histogram: ignored, total: (name) => totals.get(name) ?? 0 };
 }

@@ -4,7 +4,6 @@ import {
   createSeededRandom,
   type Meter,
   type Metric,
-  type MetricDescription,
   silentLogger,
   systemClock,
   systemScheduler,
@@ -153,7 +152,7 @@ interface Tally extends Meter {
 
 function createTally(): Tally {
   const counts = new Map<string, { count: number }>();
-  const metric = ({ name }: MetricDescription): Metric<Series> => ({
+  const metric = (name: string): Metric<Series> => ({
     series(...labels) {
       const key = [name, ...labels].join(" ");
       const entry = counts.get(key) ?? { count: 0 };
@@ -163,7 +162,7 @@ function createTally(): Tally {
       };
       return { add, set: () => {}, observe: () => {} };
     },
-    remove: () => {},
+    forget: () => {},
   });
   return {
     counter: metric,

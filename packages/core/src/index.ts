@@ -110,7 +110,6 @@ export {
   type Logger,
   type Meter,
   type Metric,
-  type MetricDescription,
   type Span,
   type SpanAttributes,
   type SpanKind,

@@ -22,19 +22,6 @@ export const silentLogger: Logger = {
   child: () => silentLogger,
 };
 
-/** What a metric is called and which labels it carries. `name` starts with `espalier_` and ends in its unit. */
-export interface MetricDescription {
-  readonly name: string;
-  readonly help: string;
-  /** Label names. Every label's values must come from a bounded set. */
-  readonly labels?: readonly string[];
-}
-
-export interface HistogramDescription extends MetricDescription {
-  /** Upper bounds of the buckets, ascending, in the metric's unit. */
-  readonly buckets: readonly number[];
-}
-
 /** A series with its label values. Keep it: looking it up costs more than using it. */
 export interface CounterSeries {
   add(amount?: number): void;
@@ -48,24 +35,33 @@ export interface HistogramSeries {
   observe(value: number): void;
 }
 
-/** One metric: the same label values always give the same series. */
+/** One metric. */
 export interface Metric<Series> {
-  /** `values` in the order of the description's `labels`. */
+  /** @param values in the order of the metric's labels. The same ones always give the same series. */
   series(...values: readonly string[]): Series;
-  /** Removes the series with these label values, so that it leaves the exposition. */
-  remove(...values: readonly string[]): void;
+  /** Removes the series that have this value of a label: an engine has gone, for example. */
+  forget(label: string, value: string): void;
 }
 
-/** The port for metrics. Registering a name twice with the same description returns the same metric. */
+/**
+ * The port for metrics. A name begins with `espalier_` and ends in its unit; the values of a label come from a bounded set.
+ * Registering a name twice with the same help and labels returns the same metric.
+ */
 export interface Meter {
-  counter(description: MetricDescription): Metric<CounterSeries>;
-  gauge(description: MetricDescription): Metric<GaugeSeries>;
-  histogram(description: HistogramDescription): Metric<HistogramSeries>;
+  counter(name: string, help: string, labels?: readonly string[]): Metric<CounterSeries>;
+  gauge(name: string, help: string, labels?: readonly string[]): Metric<GaugeSeries>;
+  /** @param buckets upper bounds, ascending, in the metric's unit */
+  histogram(
+    name: string,
+    help: string,
+    buckets: readonly number[],
+    labels?: readonly string[],
+  ): Metric<HistogramSeries>;
 }
 
 const silentMetric: Metric<CounterSeries & GaugeSeries & HistogramSeries> = {
   series: () => ({ add: ignore, set: ignore, observe: ignore }),
-  remove: ignore,
+  forget: ignore,
 };
 
 /** Discards everything. */
@@ -77,7 +73,7 @@ export const silentMeter: Meter = {
 
 /** A counter without labels. @returns adds to it, 1 by default */
 export function counterOf(meter: Meter, name: string, help: string): (amount?: number) => void {
-  const series = meter.counter({ name, help }).series();
+  const series = meter.counter(name, help).series();
   return (amount) => series.add(amount);
 }
 
@@ -88,7 +84,7 @@ export function counterBy<Value extends string>(
   name: string,
   help: string,
 ): (value: Value, amount?: number) => void {
-  const counter = meter.counter({ name, help, labels: [label] });
+  const counter = meter.counter(name, help, [label]);
   const known = new Map<Value, CounterSeries>();
   return (value, amount) => {
     let series = known.get(value);
@@ -102,7 +98,7 @@ export function counterBy<Value extends string>(
 
 /** A gauge without labels. @returns sets it */
 export function gaugeOf(meter: Meter, name: string, help: string): (value: number) => void {
-  const series = meter.gauge({ name, help }).series();
+  const series = meter.gauge(name, help).series();
   return (value) => series.set(value);
 }
 
@@ -113,7 +109,7 @@ export function secondsOf(
   name: string,
   help: string,
 ): (milliseconds: number) => void {
-  const series = meter.histogram({ name, help, buckets }).series();
+  const series = meter.histogram(name, help, buckets).series();
   return (milliseconds) => series.observe(Math.max(0, milliseconds) / 1_000);
 }
 

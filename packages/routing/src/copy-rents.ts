@@ -223,11 +223,11 @@ const noteKey = "rents";
 /** Publishes and receives nothing before `start`, and nothing without a note channel. */
 export function createSharedRents({ channel, clock, scheduler, meter }: SharedRentsOptions): SharedRents {
   const ledger = new RentLedger(() => clock.nowMs());
-  const received = meter.counter({
-    name: "espalier_copy_rents_received_total",
-    help: "Notes of other routers on what prompts that begin alike have overpaid, by whether they could be read.",
-    labels: ["outcome"],
-  });
+  const received = meter.counter(
+    "espalier_copy_rents_received_total",
+    "Notes of other routers on what prompts that begin alike have overpaid, by whether they could be read.",
+    ["outcome"],
+  );
   const outcomes = { taken: received.series("taken"), invalid: received.series("invalid") };
   let cancelPublish: Cancel | undefined;
   let cancels: readonly Cancel[] = [];

@@ -36,21 +36,10 @@ export interface SeriesMeter extends Meter {
 
 /** A series has no value before its first use. Observations of histograms are not kept. */
 export function createSeriesMeter(): SeriesMeter {
-  const values = new Map<string, number>();
-  const keyOf = (name: string, labels: readonly string[]): string => `${name}{${labels.join(",")}}`;
-  const metric = ({ name }: { readonly name: string }) => ({
-    series: (...labels: readonly string[]) => ({
-      add: (amount = 1) => void values.set(keyOf(name, labels), (values.get(keyOf(name, labels)) ?? 0) + amount),
-      set: (value: number) => void values.set(keyOf(name, labels), value),
-      observe: () => {},
-    }),
-    remove: (...labels: readonly string[]) => void values.delete(keyOf(name, labels)),
-  });
+  const { meter, values } = createReadings((name, labels) => `${name}{${labels.join(",")}}`);
   return {
-    counter: metric,
-    gauge: metric,
-    histogram: metric,
-    value: (name, ...labels) => values.get(keyOf(name, labels)),
+    ...meter,
+    value: (name, ...labels) => values.get(`${name}{${labels.join(",")}}`),
     get names() {
       return [...values.keys()].sort();
     },
@@ -64,20 +53,29 @@ export interface CountingMeter extends Meter {
 }
 
 export function createCountingMeter(): CountingMeter {
+  const { meter, values } = createReadings((name, labels) => [name, ...labels].join("|"), true);
+  return { ...meter, value: (name, ...labels) => values.get([name, ...labels].join("|")) ?? 0 };
+}
+
+/** A meter, and the values of its series by their key. */
+function createReadings(keyOf: (name: string, labels: readonly string[]) => string, countsObservations = false) {
   const values = new Map<string, number>();
-  const keyOf = (name: string, labels: readonly string[]): string => [name, ...labels].join("|");
-  const metric = ({ name }: { readonly name: string }) => ({
+  const metric = (name: string, labelNames: readonly string[], known = new Map<string, readonly string[]>()) => ({
     series: (...labels: readonly string[]) => {
       const key = keyOf(name, labels);
+      known.set(key, labels);
       const add = (amount = 1): void => void values.set(key, (values.get(key) ?? 0) + amount);
-      return { add, set: (value: number) => void values.set(key, value), observe: () => add() };
+      const set = (value: number): void => void values.set(key, value);
+      return { add, set, observe: () => (countsObservations ? add() : undefined) };
     },
-    remove: (...labels: readonly string[]) => void values.delete(keyOf(name, labels)),
+    forget: (label: string, value: string): void => {
+      for (const [key, labels] of known) if (labels[labelNames.indexOf(label)] === value) values.delete(key);
+    },
   });
-  return {
-    counter: metric,
-    gauge: metric,
-    histogram: metric,
-    value: (name, ...labels) => values.get(keyOf(name, labels)) ?? 0,
+  const meter: Meter = {
+    counter: (name, _help, labels = []) => metric(name, labels),
+    gauge: (name, _help, labels = []) => metric(name, labels),
+    histogram: (name, _help, _buckets, labels = []) => metric(name, labels),
   };
+  return { meter, values };
 }

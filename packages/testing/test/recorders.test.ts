@@ -3,12 +3,12 @@ import { expect, test } from "vitest";
 
 test("what is counted and set can be read by name and labels; what was never used is undefined", () => {
   const meter = createSeriesMeter();
-  const requests = meter.counter({ name: "requests", help: "Requests.", labels: ["model"] });
+  const requests = meter.counter("requests", "Requests.", ["model"]);
   requests.series("m").add();
   requests.series("m").add(2);
   requests.series("n").add(5);
-  meter.gauge({ name: "size", help: "Size." }).series().set(7);
-  meter.gauge({ name: "size", help: "Size." }).series().set(6);
+  meter.gauge("size", "Size.").series().set(7);
+  meter.gauge("size", "Size.").series().set(6);
   expect([meter.value("requests", "m"), meter.value("requests", "n"), meter.value("size")]).toEqual([3, 5, 6]);
   expect([meter.value("requests"), meter.value("requests", "o"), meter.value("other")]).toEqual(
     Array.from({ length: 3 }, () => undefined),
@@ -17,9 +17,9 @@ test("what is counted and set can be read by name and labels; what was never use
 
 test("a series that is removed begins anew", () => {
   const meter = createSeriesMeter();
-  const requests = meter.counter({ name: "requests", help: "Requests.", labels: ["model"] });
+  const requests = meter.counter("requests", "Requests.", ["model"]);
   requests.series("m").add(3);
-  requests.remove("m");
+  requests.forget("model", "m");
   expect(meter.value("requests", "m")).toBeUndefined();
   requests.series("m").add();
   expect(meter.value("requests", "m")).toBe(1);
@@ -27,9 +27,6 @@ test("a series that is removed begins anew", () => {
 
 test("what is observed has no value", () => {
   const meter = createSeriesMeter();
-  meter
-    .histogram({ name: "wait_seconds", help: "Waits.", buckets: [1] })
-    .series()
-    .observe(3);
+  meter.histogram("wait_seconds", "Waits.", [1]).series().observe(3);
   expect(meter.value("wait_seconds")).toBeUndefined();
 });

@@ -7,7 +7,7 @@ export {
   type StoredEvent,
   type WireEvent,
 } from "./codec/encode-events.ts";
-export { createEventDecoder, type EventDecoder, type RefusalReason, refusalReasons } from "./codec/event-decoder.ts";
+export { createEventDecoder, type EventDecoder, type RefusalReason } from "./codec/event-decoder.ts";
 export { type NumberedMessage, readReplayAnswer, readSequence, writeSequence } from "./codec/replay-frames.ts";
 export {
   createKvEventPublisher,

@@ -1,6 +1,6 @@
-import type { EngineId, Meter } from "@espalier/core";
+import type { EngineId, Meter, Metric } from "@espalier/core";
 import type { BreakerState } from "./breaker.ts";
-import { type FetchOutcome, fetchOutcomes } from "./control-fetch.ts";
+import type { FetchOutcome } from "./control-fetch.ts";
 
 /** `absent`: the path has no page with a known metric. */
 export type ScrapeOutcome = FetchOutcome | "absent";
@@ -27,79 +27,73 @@ const breakerValues: Readonly<Record<BreakerState, number>> = { closed: 0, "half
 export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMeters {
   const labels = ["engine"];
   const withOutcome = ["engine", "outcome"];
-  const up = meter.gauge({ name: "espalier_engine_up", help: "1 while health checks find the engine up.", labels });
-  const inFlight = meter.gauge({
-    name: "espalier_engine_requests_in_flight",
-    help: "Requests from this router in flight at the engine.",
-    labels,
-  });
-  const breaker = meter.gauge({
-    name: "espalier_engine_breaker_state",
-    help: "State of the engine's circuit breaker: 0 closed, 1 half-open, 2 open.",
-    labels,
-  });
-  const overruled = meter.gauge({
-    name: "espalier_engine_breaker_overruled",
-    help: "1 while the engine's circuit breaker is ignored, because those of too many engines of a model are open.",
-    labels,
-  });
-  const tried = meter.gauge({
-    name: "espalier_engine_health_overruled",
-    help: "1 while the engine gets requests although health checks fail, because too few of a model's engines are up.",
-    labels,
-  });
-  const asleep = meter.gauge({
-    name: "espalier_engine_asleep_ranks",
-    help: "Ranks of the engine that get no requests because its metrics say that they are asleep.",
-    labels,
-  });
-  const network = meter.gauge({
-    name: "espalier_engine_network_round_trip_seconds",
-    help: "Round trip between this router and the engine: the shortest of the last minute.",
-    labels,
-  });
-  const probes = meter.counter({
-    name: "espalier_engine_health_probes_total",
-    help: "Health checks of the engine by outcome.",
-    labels: withOutcome,
-  });
-  const scrapes = meter.counter({
-    name: "espalier_engine_metrics_scrapes_total",
-    help: "Scrapes of the engine's metrics by outcome.",
-    labels: withOutcome,
-  });
-  const malformed = meter.counter({
-    name: "espalier_engine_metrics_malformed_lines_total",
-    help: "Malformed lines with a known name in the engine's metrics.",
-    labels,
-  });
+  const metrics = {
+    up: meter.gauge("espalier_engine_up", "1 while health checks find the engine up.", labels),
+    inFlight: meter.gauge(
+      "espalier_engine_requests_in_flight",
+      "Requests from this router in flight at the engine.",
+      labels,
+    ),
+    breaker: meter.gauge(
+      "espalier_engine_breaker_state",
+      "State of the engine's circuit breaker: 0 closed, 1 half-open, 2 open.",
+      labels,
+    ),
+    overruled: meter.gauge(
+      "espalier_engine_breaker_overruled",
+      "1 while the engine's circuit breaker is ignored, because those of too many engines of a model are open.",
+      labels,
+    ),
+    tried: meter.gauge(
+      "espalier_engine_health_overruled",
+      "1 while the engine gets requests although health checks fail, because too few of a model's engines are up.",
+      labels,
+    ),
+    asleep: meter.gauge(
+      "espalier_engine_asleep_ranks",
+      "Ranks of the engine that get no requests because its metrics say that they are asleep.",
+      labels,
+    ),
+    network: meter.gauge(
+      "espalier_engine_network_round_trip_seconds",
+      "Round trip between this router and the engine: the shortest of the last minute.",
+      labels,
+    ),
+    probes: meter.counter(
+      "espalier_engine_health_probes_total",
+      "Health checks of the engine by outcome.",
+      withOutcome,
+    ),
+    scrapes: meter.counter(
+      "espalier_engine_metrics_scrapes_total",
+      "Scrapes of the engine's metrics by outcome.",
+      withOutcome,
+    ),
+    malformed: meter.counter(
+      "espalier_engine_metrics_malformed_lines_total",
+      "Malformed lines with a known name in the engine's metrics.",
+      labels,
+    ),
+  };
 
   return (engine) => {
-    const upSeries = up.series(engine);
-    const inFlightSeries = inFlight.series(engine);
-    const breakerSeries = breaker.series(engine);
-    const overruledSeries = overruled.series(engine);
-    const triedSeries = tried.series(engine);
-    const asleepSeries = asleep.series(engine);
+    const { up, inFlight, breaker, overruled, tried, asleep } = metrics;
+    const of = <Series>(metric: Metric<Series>): Series => metric.series(engine);
+    const [isUpSeries, inFlightSeries, breakerSeries] = [of(up), of(inFlight), of(breaker)];
+    const [overruledSeries, triedSeries, asleepSeries] = [of(overruled), of(tried), of(asleep)];
     return {
-      up: (isUp) => upSeries.set(isUp ? 1 : 0),
+      up: (isUp) => isUpSeries.set(isUp ? 1 : 0),
       inFlight: (count) => inFlightSeries.set(count),
       breaker: (state) => breakerSeries.set(breakerValues[state]),
       overruled: (isOverruled) => overruledSeries.set(isOverruled ? 1 : 0),
       tried: (isTried) => triedSeries.set(isTried ? 1 : 0),
       asleep: (ranks) => asleepSeries.set(ranks),
-      network: (ms) => network.series(engine).set(ms / 1_000),
-      probe: (outcome) => probes.series(engine, outcome).add(),
-      scrape: (outcome) => scrapes.series(engine, outcome).add(),
-      malformedLines: (count) => malformed.series(engine).add(count),
+      network: (ms) => of(metrics.network).set(ms / 1_000),
+      probe: (outcome) => metrics.probes.series(engine, outcome).add(),
+      scrape: (outcome) => metrics.scrapes.series(engine, outcome).add(),
+      malformedLines: (count) => of(metrics.malformed).add(count),
       remove() {
-        for (const metric of [up, inFlight, breaker, overruled, tried, asleep, network]) metric.remove(engine);
-        malformed.remove(engine);
-        for (const outcome of fetchOutcomes) {
-          probes.remove(engine, outcome);
-          scrapes.remove(engine, outcome);
-        }
-        scrapes.remove(engine, "absent");
+        for (const metric of Object.values(metrics)) metric.forget("engine", engine);
       },
     };
   };

@@ -384,11 +384,7 @@ const states = ["alive", "suspect", "down", "left"] as const satisfies readonly 
 export type MembershipMeters = ReturnType<typeof createMembershipMeters>;
 
 function createMembershipMeters(meter: Meter) {
-  const members = meter.gauge({
-    name: "espalier_mesh_members",
-    help: "Other routers by state, as this router sees them.",
-    labels: ["state"],
-  });
+  const members = meter.gauge("espalier_mesh_members", "Other routers by state, as this router sees them.", ["state"]);
   const series = states.map((state) => ({ state, gauge: members.series(state) }));
   return {
     members(counts: Readonly<Record<Member["state"], number>>): void {

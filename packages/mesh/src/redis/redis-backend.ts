@@ -86,7 +86,7 @@ class RedisBackend implements Backend {
     const limits = { ...defaultRedisLimits, ...changed };
     this.#limits = limits;
     this.#isConnected = meter
-      .gauge({ name: "espalier_redis_connected", help: "1 while the router's state goes through Redis, else 0." })
+      .gauge("espalier_redis_connected", "1 while the router's state goes through Redis, else 0.")
       .series();
     this.#count = createIncidentCounter(meter);
     const keys = createRedisKeys(cluster);

@@ -73,7 +73,7 @@ export class Seeds {
     this.#deps = deps;
     this.#list();
     this.#failures = deps.meter
-      .counter({ name: "espalier_mesh_seed_resolve_failures_total", help: "Seed names that could not be resolved." })
+      .counter("espalier_mesh_seed_resolve_failures_total", "Seed names that could not be resolved.")
       .series();
   }
 

@@ -119,18 +119,16 @@ function bearerOf({ headers }: IncomingMessage): string | undefined {
 function makeMeters(meter: Meter) {
   return {
     connections: meter
-      .gauge({ name: "espalier_yjs_readers_count", help: "Clients that follow documents through y-websocket." })
+      .gauge("espalier_yjs_readers_count", "Clients that follow documents through y-websocket.")
       .series(),
-    refused: meter.counter({
-      name: "espalier_yjs_refused_total",
-      help: "Upgrades to y-websocket that were refused, by HTTP status.",
-      labels: ["status"],
-    }),
-    incidents: meter.counter({
-      name: "espalier_yjs_incidents_total",
-      help: "Protocol violations of y-websocket readers, and readers that were too slow.",
-      labels: ["incident"],
-    }),
+    refused: meter.counter("espalier_yjs_refused_total", "Upgrades to y-websocket that were refused, by HTTP status.", [
+      "status",
+    ]),
+    incidents: meter.counter(
+      "espalier_yjs_incidents_total",
+      "Protocol violations of y-websocket readers, and readers that were too slow.",
+      ["incident"],
+    ),
   };
 }
 

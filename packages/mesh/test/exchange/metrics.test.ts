@@ -86,7 +86,7 @@ describe("metrics of the exchange", () => {
     const silent = createCountingMeter();
     const meter = createExchangeMeter({
       ...silent,
-      histogram: () => ({ series: () => ({ observe: (value) => void observed.push(value) }), remove: () => {} }),
+      histogram: () => ({ series: () => ({ observe: (value) => void observed.push(value) }), forget: () => {} }),
     });
     meter.lag(-5);
     meter.lag(20);

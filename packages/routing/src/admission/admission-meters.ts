@@ -17,43 +17,43 @@ export type AdmissionMeters = ReturnType<typeof createAdmissionMeters>;
 
 /** Registers the metrics of admission. Class names come from the configuration, so there are few. */
 export function createAdmissionMeters(meter: Meter) {
-  const queued = meter.gauge({
-    name: "espalier_admission_queued_requests",
-    help: "Requests queued in the router because every engine is saturated, by class.",
-    labels: ["class"],
-  });
-  const wait = meter.histogram({
-    name: "espalier_admission_wait_seconds",
-    help: "Time that requests were queued in the router, of those that were.",
-    labels: ["class"],
-    buckets: waitBuckets,
-  });
-  const parked = meter.gauge({
-    name: "espalier_admission_held_requests",
-    help: "Requests parked in the router because engines would evict cache blocks that are expected to be reused, by class.",
-    labels: ["class"],
-  });
-  const memoryWait = meter.histogram({
-    name: "espalier_admission_memory_wait_seconds",
-    help: "Time that requests were parked for memory, of those that were.",
-    labels: ["class"],
-    buckets: waitBuckets,
-  });
-  const held = meter.gauge({
-    name: "espalier_admission_cold_start_requests",
-    help: "Requests queued in the router that found no engine up and wait for the first one, by class.",
-    labels: ["class"],
-  });
-  const shed = meter.counter({
-    name: "espalier_admission_shed_total",
-    help: "Requests that left the queue without being dispatched, or were lowered by a class (demoted), by reason.",
-    labels: ["class", "reason"],
-  });
-  const tokens = meter.counter({
-    name: "espalier_admission_tokens_total",
-    help: "Tokens that engines computed for a class: uncached prompt tokens, and output tokens.",
-    labels: ["class", "kind"],
-  });
+  const queued = meter.gauge(
+    "espalier_admission_queued_requests",
+    "Requests queued in the router because every engine is saturated, by class.",
+    ["class"],
+  );
+  const wait = meter.histogram(
+    "espalier_admission_wait_seconds",
+    "Time that requests were queued in the router, of those that were.",
+    waitBuckets,
+    ["class"],
+  );
+  const parked = meter.gauge(
+    "espalier_admission_held_requests",
+    "Requests parked in the router because engines would evict cache blocks that are expected to be reused, by class.",
+    ["class"],
+  );
+  const memoryWait = meter.histogram(
+    "espalier_admission_memory_wait_seconds",
+    "Time that requests were parked for memory, of those that were.",
+    waitBuckets,
+    ["class"],
+  );
+  const held = meter.gauge(
+    "espalier_admission_cold_start_requests",
+    "Requests queued in the router that found no engine up and wait for the first one, by class.",
+    ["class"],
+  );
+  const shed = meter.counter(
+    "espalier_admission_shed_total",
+    "Requests that left the queue without being dispatched, or were lowered by a class (demoted), by reason.",
+    ["class", "reason"],
+  );
+  const tokens = meter.counter(
+    "espalier_admission_tokens_total",
+    "Tokens that engines computed for a class: uncached prompt tokens, and output tokens.",
+    ["class", "kind"],
+  );
   const classes = new Map<string, ClassMeters>();
   return {
     of(className: string): ClassMeters {

@@ -38,46 +38,46 @@ export interface SplitMetrics {
 const legBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 
 export function createSplitMetrics(meter: Meter): SplitMetrics {
-  const requests = meter.counter({
-    name: "espalier_disaggregation_requests_total",
-    help: "Requests in pools whose engines hand over KV blocks, by whether two engines served them, and why.",
-    labels: ["path", "reason"],
-  });
+  const requests = meter.counter(
+    "espalier_disaggregation_requests_total",
+    "Requests in pools whose engines hand over KV blocks, by whether two engines served them, and why.",
+    ["path", "reason"],
+  );
   const prefill = meter
-    .histogram({
-      name: "espalier_disaggregation_prefill_seconds",
-      help: "From the dispatch of a prefill leg to the end of its answer.",
-      buckets: legBuckets,
-    })
+    .histogram(
+      "espalier_disaggregation_prefill_seconds",
+      "From the dispatch of a prefill leg to the end of its answer.",
+      legBuckets,
+    )
     .series();
   const transfer = meter
-    .histogram({
-      name: "espalier_disaggregation_transfer_seconds",
-      help: "From the end of a prefill leg to the first byte of the decode engine's answer.",
-      buckets: legBuckets,
-    })
+    .histogram(
+      "espalier_disaggregation_transfer_seconds",
+      "From the end of a prefill leg to the first byte of the decode engine's answer.",
+      legBuckets,
+    )
     .series();
   const threshold = meter
-    .gauge({
-      name: "espalier_disaggregation_threshold_tokens",
-      help: "Uncached prompt tokens from which on the last request that could be split would have been.",
-    })
+    .gauge(
+      "espalier_disaggregation_threshold_tokens",
+      "Uncached prompt tokens from which on the last request that could be split would have been.",
+    )
     .series();
-  const share = meter.gauge({
-    name: "espalier_disaggregation_advised_prefill_ratio",
-    help: "Share of a model's engines that should compute prompts, by the tokens of recent requests.",
-    labels: ["model"],
-  });
-  const engines = meter.gauge({
-    name: "espalier_disaggregation_advised_prefill_engines",
-    help: "How many engines of a model that is.",
-    labels: ["model"],
-  });
-  const assignedPrefill = meter.gauge({
-    name: "espalier_disaggregation_prefill_engines",
-    help: "How many engines of a model compute prompts for others, where the balance of roles is applied.",
-    labels: ["model"],
-  });
+  const share = meter.gauge(
+    "espalier_disaggregation_advised_prefill_ratio",
+    "Share of a model's engines that should compute prompts, by the tokens of recent requests.",
+    ["model"],
+  );
+  const engines = meter.gauge(
+    "espalier_disaggregation_advised_prefill_engines",
+    "How many engines of a model that is.",
+    ["model"],
+  );
+  const assignedPrefill = meter.gauge(
+    "espalier_disaggregation_prefill_engines",
+    "How many engines of a model compute prompts for others, where the balance of roles is applied.",
+    ["model"],
+  );
   return {
     assignedPrefill: (model, count) => assignedPrefill.series(model).set(count),
     finished: (path, reason) => requests.series(path, reason).add(),

@@ -20,37 +20,35 @@ export interface CacheMeters {
 
 /** Registers the metrics at once; each series begins with its first use. */
 export function createCacheMeters(meter: Meter): CacheMeters {
-  const prompts = meter.counter({
-    name: "espalier_prompts_total",
-    help: "Prompts cut into blocks: by tokens, by those of their beginning only, or by bytes.",
-    labels: ["from"],
-  });
-  const compared = meter.counter({
-    name: "espalier_cache_tokens_total",
-    help:
-      "Cached prompt tokens, of requests whose engine reported them: predicted, reported, and what predictions were " +
+  const prompts = meter.counter(
+    "espalier_prompts_total",
+    "Prompts cut into blocks: by tokens, by those of their beginning only, or by bytes.",
+    ["from"],
+  );
+  const compared = meter.counter(
+    "espalier_cache_tokens_total",
+    "Cached prompt tokens, of requests whose engine reported them: predicted, reported, and what predictions were " +
       "over and under the reports, added up request by request.",
-    labels: ["kind"],
-  });
-  const sent = meter.counter({
-    name: "espalier_prefix_tokens_total",
-    help:
-      "Prompt tokens of requests sent to engines: all (prompt), those that the chosen engine was thought to hold (chosen), " +
+    ["kind"],
+  );
+  const sent = meter.counter(
+    "espalier_prefix_tokens_total",
+    "Prompt tokens of requests sent to engines: all (prompt), those that the chosen engine was thought to hold (chosen), " +
       "and the most that any engine that could have been chosen was (best).",
-    labels: ["kind"],
-  });
+    ["kind"],
+  );
   const pooled = meter
-    .counter({
-      name: "espalier_pool_tokens_total",
-      help: "Prompt tokens that engines were expected to fetch from a pool of KV blocks, of requests sent to them.",
-    })
+    .counter(
+      "espalier_pool_tokens_total",
+      "Prompt tokens that engines were expected to fetch from a pool of KV blocks, of requests sent to them.",
+    )
     .series();
-  const blocks = meter.gauge({
-    name: "espalier_prefix_index_blocks",
-    help: "Blocks that engines are known (facts) or predicted (placements) to hold, counted for each target.",
-    labels: ["layer"],
-  });
-  const bytes = meter.gauge({ name: "espalier_prefix_index_bytes", help: "Memory of the prefix index." }).series();
+  const blocks = meter.gauge(
+    "espalier_prefix_index_blocks",
+    "Blocks that engines are known (facts) or predicted (placements) to hold, counted for each target.",
+    ["layer"],
+  );
+  const bytes = meter.gauge("espalier_prefix_index_bytes", "Memory of the prefix index.").series();
   const read: Readonly<Record<PromptBlocks["from"], CounterSeries>> = {
     tokens: prompts.series("tokens"),
     partial: prompts.series("partial"),

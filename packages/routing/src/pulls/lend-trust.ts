@@ -29,20 +29,19 @@ interface Lender {
 
 export function createLendTrust(clock: Clock, meter: Meter): LendTrust {
   const lenders: (Lender | undefined)[] = [];
-  const pulls = meter.counter({
-    name: "espalier_kv_pulls_total",
-    help:
-      "Requests whose engine was told to pull KV blocks from another engine, by what the cached tokens of the answer say: " +
+  const pulls = meter.counter(
+    "espalier_kv_pulls_total",
+    "Requests whose engine was told to pull KV blocks from another engine, by what the cached tokens of the answer say: " +
       "brought, missed, or unknown where the engine does not report them.",
-    labels: ["outcome"],
-  });
+    ["outcome"],
+  );
   const outcomes = {
     brought: pulls.series("brought"),
     missed: pulls.series("missed"),
     unknown: pulls.series("unknown"),
   };
   const pulledTokens = meter
-    .counter({ name: "espalier_kv_pull_tokens_total", help: "Prompt tokens that those pulls should have brought." })
+    .counter("espalier_kv_pull_tokens_total", "Prompt tokens that those pulls should have brought.")
     .series();
   const distrustOf = ({ index, key }: RatedTarget): number => {
     const lender = lenders[index];

@@ -36,11 +36,11 @@ export interface RetryMeters {
 }
 
 export function createRetryMeters(meter: Meter): RetryMeters {
-  const retries = meter.counter({
-    name: "espalier_proxy_retries_total",
-    help: "Requests sent to another engine, by whether the retry budget was charged.",
-    labels: ["budget"],
-  });
+  const retries = meter.counter(
+    "espalier_proxy_retries_total",
+    "Requests sent to another engine, by whether the retry budget was charged.",
+    ["budget"],
+  );
   return {
     free: retries.series("free"),
     charged: retries.series("charged"),

@@ -330,21 +330,19 @@ function batchOf(targets: readonly RoutingTarget[], work: PoolWork | undefined, 
 type MeteredDemand = Pick<ModelDemand, "model" | "wanted" | "load" | "waiting">;
 
 function createDemandMeters(meter: Meter): (demand: MeteredDemand) => void {
-  const wanted = meter.gauge({
-    name: "espalier_scale_wanted_engines",
-    help: "Engines that the load of all routers needs, by model and by what the engines do: both, prefill, decode.",
-    labels: ["model", "role"],
-  });
-  const load = meter.gauge({
-    name: "espalier_scale_load_engines",
-    help: "The load of all routers in engines at full use, by model and by what the engines do.",
-    labels: ["model", "role"],
-  });
-  const waiting = meter.gauge({
-    name: "espalier_scale_waiting_requests",
-    help: "Requests that wait in all routers, by model.",
-    labels: ["model"],
-  });
+  const wanted = meter.gauge(
+    "espalier_scale_wanted_engines",
+    "Engines that the load of all routers needs, by model and by what the engines do: both, prefill, decode.",
+    ["model", "role"],
+  );
+  const load = meter.gauge(
+    "espalier_scale_load_engines",
+    "The load of all routers in engines at full use, by model and by what the engines do.",
+    ["model", "role"],
+  );
+  const waiting = meter.gauge("espalier_scale_waiting_requests", "Requests that wait in all routers, by model.", [
+    "model",
+  ]);
   return (demand) => {
     for (const role of engineRoles) {
       wanted.series(demand.model, role).set(demand.wanted[role]);

@@ -177,11 +177,11 @@ interface LearnedMeters {
 
 /** Registers the metrics. */
 function createLearnedMeters(meter: Meter): LearnedMeters {
-  const received = meter.counter({
-    name: "espalier_learned_times_received_total",
-    help: "Learned times of engines received from other routers, by whether they could be used.",
-    labels: ["outcome"],
-  });
+  const received = meter.counter(
+    "espalier_learned_times_received_total",
+    "Learned times of engines received from other routers, by whether they could be used.",
+    ["outcome"],
+  );
   const outcomes = {
     taken: received.series("taken"),
     implausible: received.series("implausible"),

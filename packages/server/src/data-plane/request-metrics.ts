@@ -57,39 +57,34 @@ interface ModelSeries {
 }
 
 export function createRequestMetrics(meter: Meter): RequestMetrics {
-  const requests = meter.counter({
-    name: "espalier_requests_total",
-    help: "Requests that are over, by endpoint, served model, status, and outcome: answered, refused (429 or 503), failed, cut after the first content, or cancelled by the client.",
-    labels: ["endpoint", "model", "status", "outcome"],
-  });
-  const duration = meter.histogram({
-    name: "espalier_request_duration_seconds",
-    help: "From acceptance to the end of the answer.",
-    labels: ["endpoint", "model"],
-    buckets: latencyBuckets,
-  });
-  const firstByte = meter.histogram({
-    name: "espalier_time_to_first_byte_seconds",
-    help: "From acceptance to the first content of the engine's answer; comments and events that only open it are none.",
-    labels: ["endpoint", "model"],
-    buckets: latencyBuckets,
-  });
-  const tokens = meter.counter({
-    name: "espalier_tokens_total",
-    help: "Tokens by the engines' own usage reports: prompt, cached (the part of prompt found in a cache), completion.",
-    labels: ["model", "kind"],
-  });
-  const decisions = meter.counter({
-    name: "espalier_decisions_total",
-    help: "Routing decisions, by policy and reason.",
-    labels: ["policy", "reason"],
-  });
+  const requests = meter.counter(
+    "espalier_requests_total",
+    "Requests that are over, by endpoint, served model, status, and outcome: answered, refused (429 or 503), failed, cut after the first content, or cancelled by the client.",
+    ["endpoint", "model", "status", "outcome"],
+  );
+  const duration = meter.histogram(
+    "espalier_request_duration_seconds",
+    "From acceptance to the end of the answer.",
+    latencyBuckets,
+    ["endpoint", "model"],
+  );
+  const firstByte = meter.histogram(
+    "espalier_time_to_first_byte_seconds",
+    "From acceptance to the first content of the engine's answer; comments and events that only open it are none.",
+    latencyBuckets,
+    ["endpoint", "model"],
+  );
+  const tokens = meter.counter(
+    "espalier_tokens_total",
+    "Tokens by the engines' own usage reports: prompt, cached (the part of prompt found in a cache), completion.",
+    ["model", "kind"],
+  );
+  const decisions = meter.counter("espalier_decisions_total", "Routing decisions, by policy and reason.", [
+    "policy",
+    "reason",
+  ]);
   const overhead = meter
-    .histogram({
-      name: "espalier_overhead_seconds",
-      help: "Router time from a complete request to its dispatch.",
-      buckets: overheadBuckets,
-    })
+    .histogram("espalier_overhead_seconds", "Router time from a complete request to its dispatch.", overheadBuckets)
     .series();
   const inFlight = gaugeOf(meter, "espalier_requests_in_flight", "Requests whose answer has not ended.");
   const endpointSeries = createCache<EndpointSeries>((endpoint, model, status, outcome) => ({
@@ -220,11 +215,11 @@ export interface RelayMetrics {
 }
 
 export function createRelayMetrics(meter: Meter): RelayMetrics {
-  const attempts = meter.counter({
-    name: "espalier_proxy_attempts_total",
-    help: "Attempts at an engine by how they ended: answered, failed in some way, or abandoned with the client's request.",
-    labels: ["outcome"],
-  });
+  const attempts = meter.counter(
+    "espalier_proxy_attempts_total",
+    "Attempts at an engine by how they ended: answered, failed in some way, or abandoned with the client's request.",
+    ["outcome"],
+  );
   return {
     answered: attempts.series("answered"),
     abandoned: attempts.series("abandoned"),

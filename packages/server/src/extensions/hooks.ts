@@ -98,11 +98,11 @@ interface HookParts {
 
 /** @returns undefined when there is no hook, so that requests pay nothing */
 export function createHookCalls(hooks: readonly Hooks[], parts: HookParts): HookCalls | undefined {
-  const failures = parts.meter.counter({
-    name: "espalier_hook_failures_total",
-    help: "Calls of hooks that threw, took too long, or were left out because too many had not ended.",
-    labels: ["hook", "outcome"],
-  });
+  const failures = parts.meter.counter(
+    "espalier_hook_failures_total",
+    "Calls of hooks that threw, took too long, or were left out because too many had not ended.",
+    ["hook", "outcome"],
+  );
   const callsOf = <Given, Result>(
     name: keyof Hooks,
     functions: readonly (((given: Given) => Result) | undefined)[],

@@ -243,16 +243,16 @@ interface TlsMeters {
 }
 
 export function createTlsMeters(meter: Meter): TlsMeters {
-  const reloads = meter.counter({
-    name: "espalier_tls_reloads_total",
-    help: "Certificate reloads of a listener, or for connections to engines (`engines`): applied, or failed (the old ones stay).",
-    labels: ["listener", "outcome"],
-  });
-  const expiry = meter.gauge({
-    name: "espalier_tls_certificate_expiry_timestamp_seconds",
-    help: "End of validity of the certificate of a listener, or of the one shown to engines (`engines`), in Unix time.",
-    labels: ["listener"],
-  });
+  const reloads = meter.counter(
+    "espalier_tls_reloads_total",
+    "Certificate reloads of a listener, or for connections to engines (`engines`): applied, or failed (the old ones stay).",
+    ["listener", "outcome"],
+  );
+  const expiry = meter.gauge(
+    "espalier_tls_certificate_expiry_timestamp_seconds",
+    "End of validity of the certificate of a listener, or of the one shown to engines (`engines`), in Unix time.",
+    ["listener"],
+  );
   return {
     renewed: (listener) => reloads.series(listener, "applied").add(),
     failed: (listener) => reloads.series(listener, "failed").add(),

@@ -186,22 +186,17 @@ export function createSourceMeters(
   names: { readonly up: string; readonly failures: string },
   what: string,
 ): SourceMeters {
-  const up = meter.gauge({
-    name: names.up,
-    help: `Whether a source of ${what} is up: 1, or 0 while its last good list stays in use.`,
-    labels: ["source"],
-  });
-  const failures = meter.counter({
-    name: names.failures,
-    help: `Outages of a source of ${what}, each counted once.`,
-    labels: ["source"],
-  });
+  const up = meter.gauge(
+    names.up,
+    `Whether a source of ${what} is up: 1, or 0 while its last good list stays in use.`,
+    ["source"],
+  );
+  const failures = meter.counter(names.failures, `Outages of a source of ${what}, each counted once.`, ["source"]);
   return {
     isUp: (source, isUp) => up.series(source).set(isUp ? 1 : 0),
     failed: (source) => failures.series(source).add(),
     left(source) {
-      up.remove(source);
-      failures.remove(source);
+      for (const metric of [up, failures]) metric.forget("source", source);
     },
   };
 }

@@ -140,16 +140,16 @@ export function createConnectionLimit({
 }
 
 function createMeters(meter: Meter, listener: string) {
-  const refused = meter.counter({
-    name: "espalier_refused_connections_total",
-    help: "Connections beyond the bound: answered with 503 and closed, or closed at once.",
-    labels: ["listener", "how"],
-  });
-  const open = meter.gauge({
-    name: "espalier_open_connections",
-    help: "Connections that are open at a listener, clients' or operators'.",
-    labels: ["listener"],
-  });
+  const refused = meter.counter(
+    "espalier_refused_connections_total",
+    "Connections beyond the bound: answered with 503 and closed, or closed at once.",
+    ["listener", "how"],
+  );
+  const open = meter.gauge(
+    "espalier_open_connections",
+    "Connections that are open at a listener, clients' or operators'.",
+    ["listener"],
+  );
   return {
     open: open.series(listener),
     refused: (how: "answered" | "closed") => refused.series(listener, how).add(),

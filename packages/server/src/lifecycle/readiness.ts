@@ -46,7 +46,7 @@ export function registerProbes(app: FastifyInstance, readiness: () => Readiness)
 
 /** The readiness as a gauge; set at each scrape. */
 export function createReadyGauge(meter: Meter): GaugeSeries {
-  return meter.gauge({ name: "espalier_ready", help: "1 while /readyz reports ready, else 0." }).series();
+  return meter.gauge("espalier_ready", "1 while /readyz reports ready, else 0.").series();
 }
 
 const askEveryMs = 20;

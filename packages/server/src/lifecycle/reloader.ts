@@ -121,11 +121,11 @@ export function createReloader(options: ReloaderOptions): Reloader {
 }
 
 function createReloadMeters(meter: Meter) {
-  const reloads = meter.counter({
-    name: "espalier_config_reloads_total",
-    help: "Reloads of the configuration that changed something or failed.",
-    labels: ["outcome"],
-  });
+  const reloads = meter.counter(
+    "espalier_config_reloads_total",
+    "Reloads of the configuration that changed something or failed.",
+    ["outcome"],
+  );
   const series = { applied: reloads.series("applied"), failed: reloads.series("failed") };
   const isGood = gaugeOf(
     meter,

@@ -84,11 +84,11 @@ export function createFleetWatch(options: FleetWatchOptions): FleetWatch {
   const known = new Map<string, RouterRelease>();
   const logged = new Map<string, string>();
   const lost = createLostRouters(clock);
-  const gauge = meter.gauge({
-    name: "espalier_mesh_unequal_routers",
-    help: "Live routers whose version, or whose settings that all should have alike, differ from this router's.",
-    labels: ["what"],
-  });
+  const gauge = meter.gauge(
+    "espalier_mesh_unequal_routers",
+    "Live routers whose version, or whose settings that all should have alike, differ from this router's.",
+    ["what"],
+  );
   const unequal = { version: gauge.series("version"), settings: gauge.series("settings") };
   let cancels: readonly Cancel[] = [];
 

@@ -175,16 +175,16 @@ export interface OverflowMeters {
 }
 
 function createOverflowMeters(meter: Meter): OverflowMeters {
-  const requests = meter.counter({
-    name: "espalier_overflow_requests_total",
-    help: "Requests sent to overflow backends, by backend, by why the engines did not get them, and by how they ended.",
-    labels: ["backend", "reason", "outcome"],
-  });
-  const tokens = meter.counter({
-    name: "espalier_overflow_tokens_total",
-    help: "Tokens that overflow backends reported, or that were estimated where they did not: prompt, completion.",
-    labels: ["backend", "kind"],
-  });
+  const requests = meter.counter(
+    "espalier_overflow_requests_total",
+    "Requests sent to overflow backends, by backend, by why the engines did not get them, and by how they ended.",
+    ["backend", "reason", "outcome"],
+  );
+  const tokens = meter.counter(
+    "espalier_overflow_tokens_total",
+    "Tokens that overflow backends reported, or that were estimated where they did not: prompt, completion.",
+    ["backend", "kind"],
+  );
   return {
     ended: (backend, reason, outcome) => requests.series(backend, reason, outcome).add(),
     tokens: (backend, kind, count) => tokens.series(backend, kind).add(count),

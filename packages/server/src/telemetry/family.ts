@@ -62,8 +62,8 @@ export function createFamily<Series>(options: FamilyOptions<Series>): Family<Ser
         onOverflow();
         return cells.get(overflowKey)?.cell.series ?? add(overflowKey, overflowLabels);
       },
-      remove(...values) {
-        cells.delete(keyOfChecked(values));
+      forget(label, value) {
+        for (const [key, { labels }] of cells) if (labels[label] === shorten(value)) cells.delete(key);
       },
     },
     values: () => [...cells.values()].flatMap((labelled) => expose(info.name, labelled)),

@@ -1,11 +1,4 @@
-import {
-  type CounterSeries,
-  type Meter,
-  type Metric,
-  type MetricDescription,
-  type Scheduler,
-  systemScheduler,
-} from "@espalier/core";
+import { type CounterSeries, type Meter, type Metric, type Scheduler, systemScheduler } from "@espalier/core";
 import { collectDefaultMetrics, type Metric as PromMetric, Registry } from "prom-client";
 import {
   type Cell,
@@ -73,13 +66,11 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   const registrations = new Map<string, Registration>();
 
   const register = <Series>(
-    type: MetricType,
-    description: MetricDescription & { readonly buckets?: readonly number[] },
+    info: MetricInfo,
     createCell: (refuse: () => void) => Cell<Series>,
-    maxSeries = maxSeriesPerMetric,
+    { buckets, maxSeries = maxSeriesPerMetric }: { buckets?: readonly number[]; maxSeries?: number } = {},
   ): Metric<Series> => {
-    const { name, help, labels = [], buckets } = description;
-    const info: MetricInfo = { name, help, type, labels };
+    const { name } = info;
     const known = registrations.get(name);
     if (known) {
       if (isSame(known, info, buckets)) return known.metric as Metric<Series>;
@@ -97,7 +88,7 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
   // Their label is a metric's name. The code has a fixed number of these, and a limit would make the counters count
   // themselves.
   const ofEveryMetric = (name: string, help: string): Metric<CounterSeries> =>
-    register("counter", { name, help, labels: ["metric"] }, createCounterCell, Infinity);
+    register({ name, help, type: "counter", labels: ["metric"] }, createCounterCell, { maxSeries: Infinity });
   const overflows = ofEveryMetric(
     "espalier_metrics_overflow_total",
     "Lookups of label sets that found their metric full and share its series labelled other.",
@@ -109,12 +100,12 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
 
   return {
     meter: {
-      counter: (description) => register("counter", description, createCounterCell),
-      gauge: (description) => register("gauge", description, createGaugeCell),
-      histogram: (description) => {
-        assertBuckets(description.name, description.buckets);
-        const createCell = (refuse: () => void) => createHistogramCell(description.buckets, refuse);
-        return register("histogram", description, createCell);
+      counter: (name, help, labels = []) => register({ name, help, type: "counter", labels }, createCounterCell),
+      gauge: (name, help, labels = []) => register({ name, help, type: "gauge", labels }, createGaugeCell),
+      histogram: (name, help, buckets, labels = []) => {
+        assertBuckets(name, buckets);
+        const createCell = (refuse: () => void) => createHistogramCell(buckets, refuse);
+        return register({ name, help, type: "histogram", labels }, createCell, { buckets });
       },
     },
     async render() {

@@ -30,11 +30,11 @@ export interface SpanMeters {
 
 /** Registers the counter and looks up its series once. */
 export function createSpanMeters(meter: Meter): SpanMeters {
-  const spans = meter.counter({
-    name: "espalier_trace_spans_total",
-    help: "Recorded spans by outcome: sent, failed (the collector did not accept them) or dropped (the queue was full).",
-    labels: ["outcome"],
-  });
+  const spans = meter.counter(
+    "espalier_trace_spans_total",
+    "Recorded spans by outcome: sent, failed (the collector did not accept them) or dropped (the queue was full).",
+    ["outcome"],
+  );
   return { sent: spans.series("sent"), failed: spans.series("failed"), dropped: spans.series("dropped") };
 }
 

@@ -9,7 +9,7 @@ import { createRig, postHead, rawClient, send } from "./rig.ts";
 function createCountingMeter() {
   const counts: Record<string, number> = {};
   let lookups = 0;
-  const counter: Meter["counter"] = ({ name }) => ({
+  const counter: Meter["counter"] = (name) => ({
     series: (...labels): CounterSeries => {
       lookups += 1;
       const key = `${name.replace("espalier_proxy_", "")}{${labels.join()}}`;
@@ -19,7 +19,7 @@ function createCountingMeter() {
         },
       };
     },
-    remove: () => {},
+    forget: () => {},
   });
   return { meter: { ...silentMeter, counter } as Meter, counts, lookups: () => lookups };
 }

@@ -7,11 +7,7 @@ const create = () => createMetrics({ processMetrics: false });
 
 test("a counter adds up per label set", async () => {
   const metrics = create();
-  const requests = metrics.meter.counter({
-    name: "espalier_requests_total",
-    help: "Requests.",
-    labels: ["engine", "status"],
-  });
+  const requests = metrics.meter.counter("espalier_requests_total", "Requests.", ["engine", "status"]);
   requests.series("a", "200").add();
   requests.series("a", "200").add(2);
   requests.series("b", "503").add(0.5);
@@ -21,7 +17,7 @@ test("a counter adds up per label set", async () => {
 
 test("a gauge shows its latest value, negative ones included", async () => {
   const metrics = create();
-  const depth = metrics.meter.gauge({ name: "espalier_queue_depth", help: "Depth.", labels: ["pool"] });
+  const depth = metrics.meter.gauge("espalier_queue_depth", "Depth.", ["pool"]);
   depth.series("p").set(7);
   depth.series("p").set(-1.5);
   expect(await sampleOf(metrics, 'espalier_queue_depth{pool="p"}')).toBe(-1.5);
@@ -29,12 +25,7 @@ test("a gauge shows its latest value, negative ones included", async () => {
 
 test("a histogram counts a value on a bound into the bucket of that bound", async () => {
   const metrics = create();
-  const seconds = metrics.meter.histogram({
-    name: "espalier_wait_seconds",
-    help: "Wait.",
-    labels: ["engine"],
-    buckets: [0.1, 1, 10],
-  });
+  const seconds = metrics.meter.histogram("espalier_wait_seconds", "Wait.", [0.1, 1, 10], ["engine"]);
   for (const value of [0.1, 0.1001, 1, 10, 10.5]) seconds.series("a").observe(value);
   const { body } = await metrics.render();
   expect(body.split("\n").filter((line) => line.startsWith("espalier_wait_seconds"))).toEqual([
@@ -51,7 +42,7 @@ test("what a histogram prints agrees with a count made by hand, for random value
   const random = createSeededRandom(20_240_601);
   const buckets = [0.05, 0.25, 0.5, 0.9];
   const metrics = create();
-  const series = metrics.meter.histogram({ name: "espalier_draw_ratio", help: "Draws.", buckets }).series();
+  const series = metrics.meter.histogram("espalier_draw_ratio", "Draws.", buckets).series();
   const values = Array.from({ length: 2_000 }, () => random.float());
   for (const value of values) series.observe(value);
   for (const bound of buckets) {
@@ -65,9 +56,9 @@ test("what a histogram prints agrees with a count made by hand, for random value
 
 test("a metric without labels is there, at zero, before its first use", async () => {
   const metrics = create();
-  metrics.meter.counter({ name: "espalier_drains_total", help: "Drains." });
-  metrics.meter.gauge({ name: "espalier_ready", help: "Ready." });
-  metrics.meter.histogram({ name: "espalier_lag_seconds", help: "Lag.", buckets: [1] });
+  metrics.meter.counter("espalier_drains_total", "Drains.");
+  metrics.meter.gauge("espalier_ready", "Ready.");
+  metrics.meter.histogram("espalier_lag_seconds", "Lag.", [1]);
   expect(await sampleOf(metrics, "espalier_drains_total")).toBe(0);
   expect(await sampleOf(metrics, "espalier_ready")).toBe(0);
   expect(await sampleOf(metrics, "espalier_lag_seconds_count")).toBe(0);
@@ -75,14 +66,14 @@ test("a metric without labels is there, at zero, before its first use", async ()
 
 test("the same label values give the same handle, other values another one", () => {
   const { meter } = create();
-  const metric = meter.counter({ name: "espalier_hits_total", help: "Hits.", labels: ["engine", "tier"] });
+  const metric = meter.counter("espalier_hits_total", "Hits.", ["engine", "tier"]);
   expect(metric.series("a", "gpu")).toBe(metric.series("a", "gpu"));
   expect(metric.series("a", "gpu")).not.toBe(metric.series("gpu", "a"));
 });
 
 test("label values that look like others once joined stay apart", async () => {
   const metrics = create();
-  const metric = metrics.meter.counter({ name: "espalier_pairs_total", help: "Pairs.", labels: ["one", "two"] });
+  const metric = metrics.meter.counter("espalier_pairs_total", "Pairs.", ["one", "two"]);
   metric.series("a", "1:b").add(1);
   metric.series("a1:", "b").add(10);
   metric.series("a\u0000", "b").add(100);
@@ -95,11 +86,12 @@ test("label values that look like others once joined stay apart", async () => {
 
 test("a removed series leaves the exposition and starts again from zero", async () => {
   const metrics = create();
-  const metric = metrics.meter.counter({ name: "espalier_bytes_total", help: "Bytes.", labels: ["engine"] });
+  const metric = metrics.meter.counter("espalier_bytes_total", "Bytes.", ["engine"]);
   metric.series("gone").add(5);
   metric.series("stays").add(6);
-  metric.remove("gone");
-  metric.remove("never-was");
+  metric.forget("engine", "gone");
+  metric.forget("engine", "never-was");
+  metric.forget("pool", "stays");
   expect(await sampleOf(metrics, 'espalier_bytes_total{engine="gone"}')).toBeUndefined();
   expect(await sampleOf(metrics, 'espalier_bytes_total{engine="stays"}')).toBe(6);
   metric.series("gone").add(1);
@@ -108,15 +100,13 @@ test("a removed series leaves the exposition and starts again from zero", async 
 
 test("registering again with the same description gives the same metric", async () => {
   const metrics = create();
-  const describe = () => ({ name: "espalier_twice_total", help: "Twice.", labels: ["engine"] });
-  const first = metrics.meter.counter(describe());
-  const second = metrics.meter.counter(describe());
-  expect(second).toBe(first);
-  const histogram = () => ({ name: "espalier_twice_seconds", help: "Twice.", buckets: [1, 2] });
-  expect(metrics.meter.histogram(histogram())).toBe(metrics.meter.histogram(histogram()));
+  const counter = () => metrics.meter.counter("espalier_twice_total", "Twice.", ["engine"]);
+  expect(counter()).toBe(counter());
+  const histogram = () => metrics.meter.histogram("espalier_twice_seconds", "Twice.", [1, 2]);
+  expect(histogram()).toBe(histogram());
 });
 
-const base = { name: "espalier_clash", help: "A clash.", labels: ["engine"], buckets: [1, 2] };
+const base = { help: "A clash.", labels: ["engine"], buckets: [1, 2] };
 
 test.each([
   ["another help", { ...base, help: "Another." }],
@@ -125,17 +115,18 @@ test.each([
   ["other buckets", { ...base, buckets: [1, 3] }],
 ])("registering again with %s throws", (_, other) => {
   const { meter } = create();
-  meter.histogram(base);
-  expect(() => meter.histogram(other)).toThrow("espalier_clash is registered already");
+  const register = ({ help, buckets, labels }: typeof base) => meter.histogram("espalier_clash", help, buckets, labels);
+  register(base);
+  expect(() => register(other)).toThrow("espalier_clash is registered already");
 });
 
 test("registering again as another type throws", () => {
   const { meter } = create();
-  meter.counter({ name: "espalier_kind", help: "Kind." });
-  expect(() => meter.gauge({ name: "espalier_kind", help: "Kind." })).toThrow("espalier_kind is registered already");
+  meter.counter("espalier_kind", "Kind.");
+  expect(() => meter.gauge("espalier_kind", "Kind.")).toThrow("espalier_kind is registered already");
 });
 
-test.each([
+test.each<readonly [string, { name: string; help: string; labels?: readonly string[] }, string]>([
   ["a foreign prefix", { name: "router_requests_total", help: "x" }, "router_requests_total"],
   ["upper case", { name: "espalier_Requests", help: "x" }, "espalier_Requests"],
   ["a line break", { name: "espalier_a\nb", help: "x" }, "lower-case"],
@@ -143,9 +134,9 @@ test.each([
   ["a label that is no word", { name: "espalier_a", help: "x", labels: ["engine-id"] }, "engine-id"],
   ["a label with reserved underscores", { name: "espalier_a", help: "x", labels: ["__name__"] }, "__name__"],
   ["a label twice", { name: "espalier_a", help: "x", labels: ["engine", "engine"] }, "twice"],
-])("a description with %s is refused", (_, description, message) => {
+])("a description with %s is refused", (_, { name, help, labels }, message) => {
   const { meter } = create();
-  expect(() => meter.counter(description)).toThrow(new RegExp(message));
+  expect(() => meter.counter(name, help, labels)).toThrow(new RegExp(message));
 });
 
 test.each([
@@ -156,28 +147,26 @@ test.each([
   ["a bucket that is no number", [Number.NaN]],
 ])("a histogram with %s is refused", (_, buckets) => {
   const { meter } = create();
-  expect(() => meter.histogram({ name: "espalier_a_seconds", help: "x", buckets })).toThrow("not ascending finite");
+  expect(() => meter.histogram("espalier_a_seconds", "x", buckets)).toThrow("not ascending finite");
 });
 
 test("a histogram cannot have a label le, which its buckets use", () => {
   const { meter } = create();
-  const description = { name: "espalier_a_seconds", help: "x", labels: ["le"], buckets: [1] };
-  expect(() => meter.histogram(description)).toThrow("reserved");
+  expect(() => meter.histogram("espalier_a_seconds", "x", [1], ["le"])).toThrow("reserved");
 });
 
 test("the number of label values has to be the number of labels", () => {
   const { meter } = create();
-  const metric = meter.counter({ name: "espalier_a_total", help: "x", labels: ["engine"] });
+  const metric = meter.counter("espalier_a_total", "x", ["engine"]);
   expect(() => metric.series()).toThrow("takes 1 label values, not 0");
   expect(() => metric.series("a", "b")).toThrow("takes 1 label values, not 2");
-  expect(() => metric.remove()).toThrow("takes 1 label values, not 0");
 });
 
 test("values that would spoil a total are left out and counted, not thrown", async () => {
   const metrics = create();
-  const counter = metrics.meter.counter({ name: "espalier_a_total", help: "x" }).series();
-  const gauge = metrics.meter.gauge({ name: "espalier_b", help: "x" }).series();
-  const histogram = metrics.meter.histogram({ name: "espalier_c_seconds", help: "x", buckets: [1] }).series();
+  const counter = metrics.meter.counter("espalier_a_total", "x").series();
+  const gauge = metrics.meter.gauge("espalier_b", "x").series();
+  const histogram = metrics.meter.histogram("espalier_c_seconds", "x", [1]).series();
   counter.add(2);
   gauge.set(2);
   histogram.observe(2);
@@ -199,15 +188,15 @@ test("values that would spoil a total are left out and counted, not thrown", asy
 test("two sets of metrics in one process do not meet", async () => {
   const one = create();
   const other = create();
-  one.meter.counter({ name: "espalier_a_total", help: "x" }).series().add(3);
-  other.meter.counter({ name: "espalier_a_total", help: "Another text." }).series().add(4);
+  one.meter.counter("espalier_a_total", "x").series().add(3);
+  other.meter.counter("espalier_a_total", "Another text.").series().add(4);
   expect(await sampleOf(one, "espalier_a_total")).toBe(3);
   expect(await sampleOf(other, "espalier_a_total")).toBe(4);
 });
 
 test("label values cannot break out of their quotes", async () => {
   const metrics = create();
-  const metric = metrics.meter.counter({ name: "espalier_a_total", help: "x", labels: ["model"] });
+  const metric = metrics.meter.counter("espalier_a_total", "x", ["model"]);
   metric.series('x"} 1\nespalier_forged_total 9\\').add();
   const { body } = await metrics.render();
   expect(body).toContain('espalier_a_total{model="x\\"} 1\\nespalier_forged_total 9\\\\"} 1');

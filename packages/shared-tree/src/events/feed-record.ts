@@ -1,5 +1,5 @@
 import type { Clock, Meter } from "@espalier/core";
-import { type RefusalReason, refusalReasons } from "@espalier/engine-model/kv-events";
+import type { RefusalReason } from "@espalier/engine-model/kv-events";
 import type { FeedReason, FeedSink, FeedState } from "./feed-state.ts";
 import type { ReplayOutcome } from "./replay-run.ts";
 
@@ -119,11 +119,9 @@ export class FeedRecord {
 /** Why a message was not passed on: the decoder's reasons, bad frames around it, or an exception. */
 type MessageRefusal = RefusalReason | "frames" | "failed";
 
-const refusals: readonly MessageRefusal[] = [...refusalReasons, "frames", "failed"];
-
 /** `abandoned`: the connection was lost, or there was a reason to start a new replay. */
 type ReplayResult = ReplayOutcome | "abandoned";
-const replayResults: readonly ReplayResult[] = ["complete", "empty", "failed", "abandoned"];
+
 const stateValues: Readonly<Record<FeedState, number>> = { off: 0, stale: 1, replaying: 2, partial: 3, live: 4 };
 
 /** Counters labelled only with the feed. */
@@ -148,29 +146,26 @@ const feedCounters = Object.keys(counters) as readonly FeedCounter[];
 export function registerFeedMetrics(meter: Meter) {
   const labels = ["feed"];
   return {
-    named: feedCounters.map((name) =>
-      meter.counter({ name: `espalier_kv_feed_${name}_total`, help: counters[name], labels }),
+    named: feedCounters.map((name) => meter.counter(`espalier_kv_feed_${name}_total`, counters[name], labels)),
+    refused: meter.counter(
+      "espalier_kv_feed_refused_messages_total",
+      "Messages that were left out as a whole, by reason.",
+      ["feed", "reason"],
     ),
-    refused: meter.counter({
-      name: "espalier_kv_feed_refused_messages_total",
-      help: "Messages that were left out as a whole, by reason.",
-      labels: ["feed", "reason"],
-    }),
-    replays: meter.counter({
-      name: "espalier_kv_feed_replays_total",
-      help: "Requests for an engine's history, by how they ended.",
-      labels: ["feed", "outcome"],
-    }),
-    state: meter.gauge({
-      name: "espalier_kv_feed_state",
-      help: "State of the feed: 0 off, 1 stale, 2 replaying, 3 partial, 4 live.",
+    replays: meter.counter("espalier_kv_feed_replays_total", "Requests for an engine's history, by how they ended.", [
+      "feed",
+      "outcome",
+    ]),
+    state: meter.gauge(
+      "espalier_kv_feed_state",
+      "State of the feed: 0 off, 1 stale, 2 replaying, 3 partial, 4 live.",
       labels,
-    }),
-    lag: meter.gauge({
-      name: "espalier_kv_feed_lag_seconds",
-      help: "Delay of the latest live message beyond the fastest of the last minutes, whatever the clocks' offset.",
+    ),
+    lag: meter.gauge(
+      "espalier_kv_feed_lag_seconds",
+      "Delay of the latest live message beyond the fastest of the last minutes, whatever the clocks' offset.",
       labels,
-    }),
+    ),
   };
 }
 
@@ -190,9 +185,7 @@ function createFeedMeters(meter: Meter, key: string) {
     state: (value: FeedState): void => stateSeries.set(stateValues[value]),
     lag: (lagMs: number): void => lagSeries.set(lagMs / 1_000),
     remove(): void {
-      for (const metric of [...named, state, lag]) metric.remove(key);
-      for (const reason of refusals) refused.remove(key, reason);
-      for (const result of replayResults) replays.remove(key, result);
+      for (const metric of [...named, refused, replays, state, lag]) metric.forget("feed", key);
     },
   };
 }

@@ -69,14 +69,11 @@ export class Ownership {
 
   constructor(deps: OwnershipDeps) {
     this.#deps = deps;
-    const moves = deps.meter.counter({
-      name: "espalier_mesh_feed_moves_total",
-      help: "Feeds that another router took over as reader.",
-    });
-    const unowned = deps.meter.gauge({
-      name: "espalier_mesh_feeds_unowned",
-      help: "Feeds without an owner for over 2 s.",
-    });
+    const moves = deps.meter.counter(
+      "espalier_mesh_feed_moves_total",
+      "Feeds that another router took over as reader.",
+    );
+    const unowned = deps.meter.gauge("espalier_mesh_feeds_unowned", "Feeds without an owner for over 2 s.");
     this.#moves = moves.series();
     this.#unowned = unowned.series();
   }

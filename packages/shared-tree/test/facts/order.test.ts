@@ -163,10 +163,10 @@ describe("filling a gap late", () => {
   it("does not fold again for what says the same", () => {
     const refolds: number[] = [];
     const series = { add: (amount = 1): number => refolds.push(amount), set: () => {}, observe: () => {} };
-    const metric = { series: () => series, remove: () => {} };
-    const silent = { series: () => ({ add: () => {}, set: () => {}, observe: () => {} }), remove: () => {} };
+    const metric = { series: () => series, forget: () => {} };
+    const silent = { series: () => ({ add: () => {}, set: () => {}, observe: () => {} }), forget: () => {} };
     const meter = {
-      counter: ({ name }: { name: string }) => (name === "espalier_fold_refolds_total" ? metric : silent),
+      counter: (name: string) => (name === "espalier_fold_refolds_total" ? metric : silent),
       gauge: () => silent,
       histogram: () => silent,
     };

@@ -79,15 +79,9 @@ export class Cluster<Replica extends ReplicaPorts> {
     await router.mesh.stop();
   }
 
-  /** Advances until the condition holds. @returns how long that took, in milliseconds */
+  /** See `VirtualTime`. */
   until(condition: () => boolean, timeoutMs: number): number {
-    const startMs = this.time.clock.nowMs();
-    while (!condition()) {
-      const elapsedMs = this.time.clock.nowMs() - startMs;
-      if (elapsedMs >= timeoutMs) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
-      this.time.advance(5);
-    }
-    return this.time.clock.nowMs() - startMs;
+    return this.time.until(condition, timeoutMs);
   }
 
   async stop(): Promise<void> {

@@ -2,9 +2,9 @@
 import { createSeededRandom } from "@espalier/core";
 import type { AdapterReading } from "@espalier/engines";
 import { adapterState, type CandidateSet, createPolicy, type Policy, type RequestFeatures } from "@espalier/policies";
+import { promptOf, tokensOf } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createTargetSelector } from "../src/select-target.ts";
-import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedTarget, scriptedTarget } from "./scripted-target.ts";
 
 type Knowledge = Parameters<typeof createTargetSelector>[0]["knowledge"];

@@ -1,12 +1,11 @@
 import { createSeededRandom } from "@espalier/core";
 import { createPolicy, type PolicyName, policyNames, type RequestFeatures } from "@espalier/policies";
-import { createVirtualTime } from "@espalier/testing";
+import { createVirtualTime, promptOf, tokensOf } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { dryRunTraffic, explainSelection } from "../src/explain-selection.ts";
 import { createPeerTraffic } from "../src/peer-traffic.ts";
 import { createTargetSelector } from "../src/select-target.ts";
 import { knowledgeRig } from "./prefix/knowledge-rig.ts";
-import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedTarget, scriptedTarget } from "./scripted-target.ts";
 import { nothingShared } from "./shared-load.ts";
 

@@ -6,7 +6,7 @@
 import { createSeededRandom, silentMeter } from "@espalier/core";
 import { type AdapterReading, type TargetExclusion, targetExclusions } from "@espalier/engines";
 import { createPolicy } from "@espalier/policies";
-import { createVirtualTime } from "@espalier/testing";
+import { createVirtualTime, promptOf, tokensOf } from "@espalier/testing";
 import { expect, test } from "vitest";
 import {
   createAdmission,
@@ -24,7 +24,6 @@ import { createPeerTraffic } from "../src/peer-traffic.ts";
 import type { PrefixKnowledge } from "../src/prefix/prefix-knowledge.ts";
 import { createTargetSelector } from "../src/select-target.ts";
 import { PoolWork } from "../src/work/pool-work.ts";
-import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedTarget, scriptedTarget } from "./scripted-target.ts";
 import { nothingShared } from "./shared-load.ts";
 

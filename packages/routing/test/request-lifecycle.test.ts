@@ -2,7 +2,7 @@
 
 import { createSeededRandom, type EspalierError, silentMeter } from "@espalier/core";
 import { createPolicy } from "@espalier/policies";
-import { createVirtualTime } from "@espalier/testing";
+import { createVirtualTime, promptOf, tokensOf } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createAdmission } from "../src/admission/admission.ts";
 import { createAdmissionMeters } from "../src/admission/admission-meters.ts";
@@ -13,7 +13,6 @@ import type { PrefixKnowledge } from "../src/prefix/prefix-knowledge.ts";
 import { createRetryBudget, createRetryMeters, Retries } from "../src/request/retries.ts";
 import { RequestLifecycle, type RequestQueue } from "../src/request-lifecycle.ts";
 import { createTargetSelector } from "../src/select-target.ts";
-import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedTarget, scriptedTarget } from "./scripted-target.ts";
 
 const features = { promptTokens: 100, expectedOutputTokens: 10, sessionKey: undefined, prefixKey: undefined };

@@ -7,11 +7,11 @@ import {
   type Policy,
   type RequestFeatures,
 } from "@espalier/policies";
+import { promptOf, tokensOf } from "@espalier/testing";
 import { beforeEach, describe, expect, test } from "vitest";
 import type { PrefixKnowledge } from "../src/prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "../src/prefix/prompt-blocks.ts";
 import { createTargetSelector, type Restriction, type TargetSelector } from "../src/select-target.ts";
-import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedTarget, scriptedTarget, type TargetChanges } from "./scripted-target.ts";
 import { nothingShared, type SharedColumns } from "./shared-load.ts";
 

@@ -43,14 +43,5 @@ export async function startPair() {
       return { tier, publisher, indexOf: createTargetIndices(slots) };
     }),
   );
-  /** Advances until the condition holds. @returns how long that took, in milliseconds */
-  const until = (condition: () => boolean, timeoutMs = 10_000): number => {
-    const startMs = time.clock.nowMs();
-    while (!condition()) {
-      if (time.clock.nowMs() - startMs >= timeoutMs) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
-      time.advance(5);
-    }
-    return time.clock.nowMs() - startMs;
-  };
-  return { time, network, addresses, one: routers[0]!, other: routers[1]!, until };
+  return { time, network, addresses, one: routers[0]!, other: routers[1]!, until: time.until };
 }

@@ -1,12 +1,11 @@
 import { createHash } from "node:crypto";
 import { asEngineId } from "@espalier/core";
-import { createRecordingLogger } from "@espalier/testing";
+import { createRecordingLogger, tokensOf } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { createWhoMayRead } from "../src/admin/admin-access.ts";
 import { type AdminDependencies, createAdminApp } from "../src/admin/admin-app.ts";
 import { stored } from "./prefix/fake-events.ts";
 import { type FeedsRig, startFeedsRig, vllmSources } from "./prefix/feeds-rig.ts";
-import { tokensOf } from "./prefix/prompts.ts";
 import { specOf } from "./prefix/scripted-fleet.ts";
 
 const closings: (() => Promise<unknown>)[] = [];

@@ -2,6 +2,7 @@ import { EspalierError } from "@espalier/core";
 import { createPolicy, type PolicyName } from "@espalier/policies";
 import type { PoolWork } from "@espalier/routing";
 import type { FeedQuality } from "@espalier/shared-tree";
+import { promptOf, tokensOf } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import {
   answer,
@@ -14,7 +15,6 @@ import {
   prompt,
   ttlMs,
 } from "./prefix/exchange-rig.ts";
-import { promptOf, tokensOf } from "./prefix/prompts.ts";
 
 const other = (key: string): string => (key === "a" ? "b" : "a");
 const headerOf = (headers: readonly string[], name: string): string | undefined => headers[headers.indexOf(name) + 1];

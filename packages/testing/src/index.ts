@@ -1,5 +1,5 @@
 /**
- * Shared test tools: virtual time, an in-memory network, recording loggers and meters, waiting with a deadline, test
+ * Shared test tools: virtual time, prompts, an in-memory network, recording loggers and meters, waiting with a deadline, test
  * servers for engines, DNS, the Kubernetes API and Redis, certificates, a fuzzer for decoders, and the location of real
  * captures.
  */
@@ -19,6 +19,7 @@ export { kernelModule } from "./kernel-module.ts";
 export { type ApiObject, createKubernetesApi, type KubernetesApi } from "./kubernetes-api.ts";
 export { createMemoryNetwork, type MemoryNetwork } from "./memory-network.ts";
 export { maxCaseBytes, mutateBytes } from "./mutate-bytes.ts";
+export { blockSize, joinTokens, promptDigests, promptOf, tokensOf } from "./prompts.ts";
 export {
   type CountingMeter,
   createCountingMeter,

@@ -38,6 +38,20 @@ export function createVirtualTime(startWallMs = 1_700_000_000_000) {
       nowMs = untilMs;
       await settle();
     },
+    /**
+     * Advances in steps of 5 ms until the condition holds.
+     *
+     * @returns how long that took, in milliseconds
+     * @throws Error when it does not hold in time
+     */
+    until(condition: () => boolean, timeoutMs = 10_000): number {
+      const startMs = nowMs;
+      while (!condition()) {
+        if (nowMs - startMs >= timeoutMs) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
+        runUntil(nowMs + 5);
+      }
+      return nowMs - startMs;
+    },
     /** When the next task is due; Infinity when none is pending. */
     get nextDueMs(): number {
       return heap.nextDueMs;

@@ -1,12 +1,12 @@
 import { createSeededRandom } from "@espalier/core";
 import { createPolicy } from "@espalier/policies";
 import { tier } from "@espalier/prefix-index";
+import { blockSize, promptOf, tokensOf } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { ColdPrompt, coldTokens } from "../../src/memory/cold-prompt.ts";
 import { MemoryWatch } from "../../src/memory/memory-watch.ts";
 import { createTargetSelector, type Restriction } from "../../src/select-target.ts";
 import { knowledgeRig } from "../prefix/knowledge-rig.ts";
-import { blockSize, promptOf, tokensOf } from "../prompts.ts";
 import { type ScriptedTarget, scriptedTarget } from "../scripted-target.ts";
 
 const coldBlocks = coldTokens / blockSize + 1;

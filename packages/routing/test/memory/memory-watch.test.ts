@@ -1,10 +1,9 @@
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
 import type { FeedQuality } from "@espalier/shared-tree";
-import { createVirtualTime } from "@espalier/testing";
+import { blockSize, createVirtualTime, promptOf, tokensOf } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { MemoryWatch, maxVictims } from "../../src/memory/memory-watch.ts";
 import type { PromptUse } from "../../src/memory/recent-uses.ts";
-import { blockSize, promptOf, tokensOf } from "../prompts.ts";
 import { scriptedTarget } from "../scripted-target.ts";
 
 interface RigOptions {

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/core";
+import { promptOf, tokensOf } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { maxRecentUses, RecentUses } from "../../src/memory/recent-uses.ts";
-import { promptOf, tokensOf } from "../prompts.ts";
 
 /** The first blocks of a text that is named by a letter. */
 const text = (letter: string, blocks: number) => promptOf(tokensOf(letter, 16 * blocks));

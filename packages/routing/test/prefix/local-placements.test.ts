@@ -1,9 +1,8 @@
 import { asTargetIndex } from "@espalier/core";
 import { createPrefixIndex, createPrefixMatches } from "@espalier/prefix-index";
-import { createVirtualTime } from "@espalier/testing";
+import { createVirtualTime, promptOf, tokensOf } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createLocalPlacements } from "../../src/prefix/prefix-knowledge.ts";
-import { promptOf, tokensOf } from "../prompts.ts";
 
 test("guesses that are not shared are in the index at once, until they are refuted or too old", () => {
   const prompt = promptOf(tokensOf("a", 64));

@@ -1,9 +1,8 @@
 import { createSeededRandom } from "@espalier/core";
 import type { FeedQuality } from "@espalier/shared-tree";
-import { fixedSeeds } from "@espalier/testing";
+import { blockSize, fixedSeeds, joinTokens, promptOf, tokensOf } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
-import { blockSize, join, promptOf, tokensOf } from "../prompts.ts";
 import { type KnowledgeRig, knowledgeRig, targetLike, ttlMs } from "./knowledge-rig.ts";
 
 const prompt = promptOf(tokensOf("a", 100));
@@ -254,7 +253,7 @@ class NaivePlacements {
 
 /** One block for each letter, and a token more, so that every block counts. */
 const ofLetters = (letters: string): PromptBlocks =>
-  promptOf(join(...[...letters].map((letter) => tokensOf(letter, blockSize)), tokensOf("z", 1)));
+  promptOf(joinTokens(...[...letters].map((letter) => tokensOf(letter, blockSize)), tokensOf("z", 1)));
 
 test.each(fixedSeeds(6, 1))("guesses are those of a naive model, step by step (seed %i)", (seed) => {
   const random = createSeededRandom(seed);

@@ -2,10 +2,9 @@ import { asTargetIndex, createSeededRandom } from "@espalier/core";
 import { createPolicy } from "@espalier/policies";
 import { tier } from "@espalier/prefix-index";
 import type { FeedQuality } from "@espalier/shared-tree";
-import { fixedSeeds } from "@espalier/testing";
+import { blockSize, fixedSeeds, promptOf, tokensOf } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createTargetSelector } from "../../src/select-target.ts";
-import { blockSize, promptOf, tokensOf } from "../prompts.ts";
 import { type KnowledgeRig, knowledgeRig, type RigOptions, targetLike } from "./knowledge-rig.ts";
 
 const prompt = promptOf(tokensOf("a", 100));

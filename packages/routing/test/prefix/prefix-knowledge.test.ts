@@ -1,8 +1,8 @@
 import { asTargetIndex } from "@espalier/core";
 import type { FeedQuality } from "@espalier/shared-tree";
+import { blockSize, promptOf, tokensOf } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { maxKnownTargets } from "../../src/prefix/prefix-knowledge.ts";
-import { blockSize, promptOf, tokensOf } from "../prompts.ts";
 import { knowledgeRig, type RigOptions, type Seen, targetLike, ttlMs } from "./knowledge-rig.ts";
 
 const [first, second] = [asTargetIndex(0), asTargetIndex(1)];

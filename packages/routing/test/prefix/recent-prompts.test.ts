@@ -1,8 +1,8 @@
 import { createSeededRandom } from "@espalier/core";
+import { blockSize, joinTokens, promptOf, tokensOf } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { PromptBlocks } from "../../src/prefix/prompt-blocks.ts";
 import { createRecentPrompts, type RecentPrompts } from "../../src/prefix/prompt-blocks.ts";
-import { blockSize, join, promptOf, tokensOf } from "../prompts.ts";
 
 const ofBlocks = (letter: string, blocks: number): PromptBlocks => promptOf(tokensOf(letter, blocks * blockSize));
 
@@ -40,7 +40,7 @@ describe("where a run of blocks belongs", () => {
   test("is not told where they do not", () => {
     const recent = createRecentPrompts();
     const tail = tokensOf("t", 2 * blockSize);
-    for (const letter of ["a", "b"]) recent.add(promptOf(join(tokensOf(letter, blockSize), tail)));
+    for (const letter of ["a", "b"]) recent.add(promptOf(joinTokens(tokensOf(letter, blockSize), tail)));
     expect(recent.find(promptOf(tail).contents, 2)).toBeUndefined();
   });
 

@@ -4,10 +4,10 @@ import { createPrefixIndex } from "@espalier/prefix-index";
 import { createRecentPrompts, maxKnownTargets } from "@espalier/routing";
 import { createSharedTier, createTargetSlots, type FeedRole } from "@espalier/shared-tree";
 import { createSharedBinds, createWorkSlices } from "@espalier/shared-tree/events";
+import { blockSize, promptDigests, tokensOf } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { EngineFeeds } from "../../src/prefix/engine-feeds.ts";
 import { createFakeTransport, stored } from "../prefix/fake-events.ts";
-import { blockSize, digests, tokensOf } from "../prefix/prompts.ts";
 import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
 
 const ends: (() => Promise<void>)[] = [];
@@ -39,7 +39,7 @@ async function startFeeds() {
   const transport = createFakeTransport();
   const feeds = new EngineFeeds({
     ...time,
-    ...{ fleet, http, digests, blockSize, host, maxReplays: 8, listen: undefined },
+    ...{ fleet, http, digests: promptDigests, blockSize, host, maxReplays: 8, listen: undefined },
     recent: createRecentPrompts({ maxRequests: 100, maxBlocks: 10_000 }),
     slices: createWorkSlices(time),
     transport: createSharedBinds(transport, silentLogger),

@@ -1,10 +1,10 @@
 import { asTargetIndex } from "@espalier/core";
 import { createPrefixMatches, tier } from "@espalier/prefix-index";
 import { maxKnownTargets } from "@espalier/routing";
+import { promptOf, tokensOf } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { stored } from "./fake-events.ts";
 import { type FeedsRig, feedsRig, startFeedsRig, vllmSources } from "./feeds-rig.ts";
-import { promptOf, tokensOf } from "./prompts.ts";
 import { lateAnswer, specOf } from "./scripted-fleet.ts";
 
 const sources = "/kv_event_sources";

@@ -18,7 +18,7 @@ import {
   type PromptBlocks,
 } from "@espalier/routing";
 import type { FeedQuality } from "@espalier/shared-tree";
-import { createSeriesMeter, type SeriesMeter, type VirtualTime } from "@espalier/testing";
+import { createSeriesMeter, promptOf, type SeriesMeter, tokensOf, type VirtualTime } from "@espalier/testing";
 import { createDecisionColumns } from "../../src/admin/decision-columns.ts";
 import { createRelayMetrics, createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import { createStoredResponses } from "../../src/data-plane/stored-responses.ts";
@@ -26,7 +26,6 @@ import type { PlannedRequest } from "../../src/request/planned-request.ts";
 import type { AttemptFailure, Engine, RelayOutcome } from "../../src/request/relay.ts";
 import { RequestRun } from "../../src/request/request-run.ts";
 import type { RouterContext } from "../../src/router-context.ts";
-import { promptOf, tokensOf } from "./prompts.ts";
 import { type ScriptedFleet, specOf, startScriptedFleet } from "./scripted-fleet.ts";
 
 export const prompt = promptOf(tokensOf("a", 100));

@@ -1,6 +1,6 @@
 import { encodeEventMessage, type StoredEvent, type WireEvent } from "@espalier/engine-model/kv-events";
 import type { EventTransport } from "@espalier/shared-tree/events";
-import { blockSize } from "./prompts.ts";
+import { blockSize } from "@espalier/testing";
 
 type SubscriberOptions = Parameters<EventTransport["openSubscriber"]>[0];
 

@@ -3,10 +3,10 @@ import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { createRecentPrompts, maxKnownTargets, type RecentPrompts } from "@espalier/routing";
 import { createLocalHost, createLocalOutput } from "@espalier/shared-tree";
 import { createSharedBinds, createWorkSlices } from "@espalier/shared-tree/events";
+import { blockSize, promptDigests } from "@espalier/testing";
 import type { PoolTarget } from "../../src/prefix/engine-feeds.ts";
 import { EngineFeeds } from "../../src/prefix/engine-feeds.ts";
 import { createFakeTransport, type FakeSocket, type FakeTransport } from "./fake-events.ts";
-import { blockSize, digests } from "./prompts.ts";
 import { type ScriptedFleet, startScriptedFleet } from "./scripted-fleet.ts";
 
 export interface FeedsRig extends ScriptedFleet {
@@ -35,7 +35,7 @@ export async function feedsRig({ listen, maxReplays = 8, pools = [] }: FeedsRigO
   const recent = createRecentPrompts({ maxRequests: 100, maxBlocks: 10_000 });
   const feeds = new EngineFeeds({
     ...time,
-    ...{ fleet, http, recent, digests, blockSize, listen, maxReplays, pools },
+    ...{ fleet, http, recent, digests: promptDigests, blockSize, listen, maxReplays, pools },
     host: createLocalHost((target) =>
       createLocalOutput(
         {

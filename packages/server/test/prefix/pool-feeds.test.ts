@@ -1,11 +1,11 @@
 import { asTargetIndex } from "@espalier/core";
 import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { maxKnownTargets, type PromptBlocks } from "@espalier/routing";
+import { promptOf, tokensOf } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { PoolTarget } from "../../src/prefix/engine-feeds.ts";
 import { removed, stored } from "./fake-events.ts";
 import { feedsRig, startFeedsRig, vllmSources } from "./feeds-rig.ts";
-import { promptOf, tokensOf } from "./prompts.ts";
 import { specOf } from "./scripted-fleet.ts";
 
 const pool = (at: number, changes: Partial<PoolTarget["config"]["events"]> = {}): PoolTarget => ({

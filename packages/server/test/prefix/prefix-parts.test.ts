@@ -15,8 +15,8 @@ import { createSeriesMeter, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
 import { createPrefixParts, type PrefixParts } from "../../src/prefix/prefix-parts.ts";
+import { bodyOf } from "./body-of.ts";
 import { stored } from "./fake-events.ts";
-import { bodyOf } from "./prompts.ts";
 import { specOf, startScriptedFleet, vllmPage } from "./scripted-fleet.ts";
 
 const releases: (() => Promise<void>)[] = [];

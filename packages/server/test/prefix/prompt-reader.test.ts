@@ -17,7 +17,7 @@ import {
   type PromptReaderOptions,
   type PromptSource,
 } from "../../src/prefix/prompt-reader.ts";
-import { bodyOf } from "./prompts.ts";
+import { bodyOf } from "./body-of.ts";
 
 const blockSize = 16;
 const budgetMs = 50;

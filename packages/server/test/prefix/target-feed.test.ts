@@ -5,11 +5,18 @@ import { createPrefixIndex, createPrefixMatches, type PrefixIndex, tier } from "
 import { createRecentPrompts, type PromptBlocks, type RecentPrompts } from "@espalier/routing";
 import { createLocalOutput } from "@espalier/shared-tree";
 import { createReplayGate, createWorkSlices } from "@espalier/shared-tree/events";
-import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import {
+  blockSize,
+  createVirtualTime,
+  joinTokens,
+  promptDigests,
+  promptOf,
+  tokensOf,
+  type VirtualTime,
+} from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { TargetFeed } from "../../src/prefix/target-feed.ts";
 import { createFakeTransport, type FakeSocket, type FakeTransport, removed, stored } from "./fake-events.ts";
-import { blockSize, digests, join, promptOf, tokensOf } from "./prompts.ts";
 
 const maxTargets = 4;
 
@@ -53,7 +60,7 @@ async function rig({ history }: RigOptions = {}): Promise<Rig> {
       ...time,
       random: createSeededRandom(1),
       recent,
-      digests,
+      digests: promptDigests,
       blockSize,
       decoder: createEventDecoder(),
       slices: createWorkSlices(time),
@@ -322,7 +329,7 @@ describe("an engine that runs anew", () => {
     live.socket.tell(0, stored(tokensOf("c", 16), { first: 1 }));
     live.socket.tell(1, stored(tokens.subarray(0, 16), { first: 2, parent: 1 }));
     expect(live.depth(prompt)).toBe(0);
-    expect(live.depth(promptOf(join(tokensOf("c", 16), tokens)))).toBe(2);
+    expect(live.depth(promptOf(joinTokens(tokensOf("c", 16), tokens)))).toBe(2);
   });
 
   test("may have another block size", async () => {
@@ -371,7 +378,7 @@ describe("blocks whose parent was never told", () => {
   test("do not attach where two prompts have them in different places", async () => {
     const live = await liveRig();
     live.recent.add(prompt);
-    live.recent.add(promptOf(join(tokensOf("b", 32), tokens.subarray(32))));
+    live.recent.add(promptOf(joinTokens(tokensOf("b", 32), tokens.subarray(32))));
     live.socket.tell(9, tail);
     expect(live.feed.describe()).toMatchObject({ floatingBlocks: 5, blocks: { gpu: 0 } });
   });

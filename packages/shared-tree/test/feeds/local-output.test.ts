@@ -1,8 +1,8 @@
 import { asTargetIndex } from "@espalier/core";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
+import { promptOf, tokensOf } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createLocalOutput } from "../../src/feeds/feed-host.ts";
-import { promptOf, tokensOf } from "../prompts.ts";
 
 test("what events come to is in the index of this router, and what ends with an epoch is forgotten", () => {
   const index = createPrefixIndex({ maxTargets: 4, maxBlocks: 1_000, maxSets: 10 });

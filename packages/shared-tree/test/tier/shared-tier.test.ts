@@ -1,5 +1,5 @@
+import { promptOf, tokensOf } from "@espalier/testing";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { promptOf, tokensOf } from "../prompts.ts";
 import { chainOf, ScriptedEngine } from "./scripted-engine.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";
 

@@ -1,5 +1,5 @@
 import { asTargetIndex, silentMeter } from "@espalier/core";
-import { createVirtualTime } from "@espalier/testing";
+import { createVirtualTime, promptOf, tokensOf } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { createTargetSlots } from "../../src/facts/target-slots.ts";
 import type { FeedClaim, FeedQuality } from "../../src/feeds/feed-claim.ts";
@@ -9,7 +9,6 @@ import type { PlacementLog } from "../../src/placements/placement-log.ts";
 import { createSharedPlacements, createTargetIndices } from "../../src/shared-tier.ts";
 import { claimOf, originOf } from "../documents/journal-fixtures.ts";
 import { feedsWith } from "../feeds/fleet.ts";
-import { promptOf, tokensOf } from "../prompts.ts";
 
 describe("the numbers of targets", () => {
   test("one target past the last slot has a number that nothing is known of, and of its own", () => {

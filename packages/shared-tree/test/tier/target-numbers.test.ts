@@ -1,6 +1,6 @@
+import { promptOf, tokensOf } from "@espalier/testing";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { tombstoneMs } from "../../src/replica/tombstones.ts";
-import { promptOf, tokensOf } from "../prompts.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";
 
 // Symptom: where no events are shared, routers knew nothing any more of engines that came after 4,096 others had come and

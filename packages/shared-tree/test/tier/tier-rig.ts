@@ -72,15 +72,9 @@ export class TierCluster {
     };
   }
 
-  /** Advances until the condition holds. @returns how long that took, in milliseconds */
-  until(condition: () => boolean, timeoutMs = 10_000): number {
-    const startMs = this.time.clock.nowMs();
-    while (!condition()) {
-      const passedMs = this.time.clock.nowMs() - startMs;
-      if (passedMs >= timeoutMs) throw new Error(`not within ${timeoutMs} ms: ${condition}`);
-      this.time.advance(5);
-    }
-    return this.time.clock.nowMs() - startMs;
+  /** See `VirtualTime`. */
+  until(condition: () => boolean, timeoutMs?: number): number {
+    return this.time.until(condition, timeoutMs);
   }
 }
 

@@ -1,7 +1,7 @@
+import { promptOf, tokensOf } from "@espalier/testing";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { HostedFeed } from "../../src/feeds/feed-host.ts";
 import { tombstoneMs } from "../../src/replica/tombstones.ts";
-import { promptOf, tokensOf } from "../prompts.ts";
 import { chainOf, ScriptedEngine } from "./scripted-engine.ts";
 import { TierCluster, type TierRouter } from "./tier-rig.ts";
 

@@ -1,45 +1,13 @@
-import { createSeededRandom, systemClock, systemScheduler } from "@espalier/core";
+import { createSeededRandom, systemClock } from "@espalier/core";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import {
   createKvEventPublisher,
   type Delivery,
   type KvEventPublisher,
-  type KvEventPublisherOptions,
 } from "../../../src/kv-events/publish/kv-event-publisher.ts";
-import { askReplay, type RawSubscriber, replayRequest, subscribe } from "./raw-reader.ts";
-
-const cleanups: (() => Promise<void>)[] = [];
-
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});
-
-function createPublisher(options: Partial<KvEventPublisherOptions> = {}): KvEventPublisher {
-  const logger = createRecordingLogger();
-  const publisher = createKvEventPublisher({
-    topic: "kv-events",
-    dialect: "vllm-0.32",
-    replayPort: 0,
-    clock: systemClock,
-    scheduler: systemScheduler,
-    logger,
-    ...options,
-  });
-  cleanups.push(async () => {
-    await publisher.stop();
-    expect(logger.lines).toEqual([]);
-  });
-  return publisher;
-}
-
-async function listenTo(publisher: KvEventPublisher): Promise<RawSubscriber> {
-  const before = publisher.subscriptions;
-  const subscriber = await subscribe(publisher.endpoint);
-  cleanups.push(() => subscriber.close());
-  await waitFor(() => publisher.subscriptions > before, { what: "subscription" });
-  return subscriber;
-}
+import { createPublisher, subscribeTo } from "./publisher-rig.ts";
+import { askReplay, type RawSubscriber, replayRequest } from "./raw-reader.ts";
 
 const payloadOf = (mark: number): Uint8Array => Buffer.from(`message ${mark}`);
 const marksOf = ({ messages }: RawSubscriber): string[] =>
@@ -65,7 +33,7 @@ describe("deliveries", () => {
   ])("$deliveries: $arrive arrive, and all can be replayed", async ({ deliveries, arrive }) => {
     const publisher = createPublisher();
     await publisher.start();
-    const subscriber = await listenTo(publisher);
+    const subscriber = await subscribeTo(publisher);
     for (const [at, delivery] of deliveries.entries()) publisher.publishPayload(payloadOf(at), delivery);
     await waitFor(() => subscriber.frames.length >= arrive.length, { what: "messages" });
     expect(marksOf(subscriber)).toEqual(arrive.map((at) => `${at}: message ${at}`));
@@ -75,7 +43,7 @@ describe("deliveries", () => {
   test("the last message before the end, if it is late, never arrives", async () => {
     const publisher = createPublisher();
     await publisher.start();
-    const subscriber = await listenTo(publisher);
+    const subscriber = await subscribeTo(publisher);
     publisher.publishPayload(payloadOf(0));
     publisher.publishPayload(payloadOf(1), "late");
     publisher.sendFrames([Buffer.from("mark"), Buffer.alloc(8), Buffer.alloc(1)]);
@@ -88,7 +56,7 @@ describe("deliveries", () => {
     const bufferSteps = 1 + random.integer(20);
     const publisher = createPublisher({ bufferSteps });
     await publisher.start();
-    const subscriber = await listenTo(publisher);
+    const subscriber = await subscribeTo(publisher);
     const arrive: string[] = [];
     let kept: { readonly sequence: number; readonly text: string }[] = [];
     let next = 0;
@@ -126,7 +94,7 @@ describe("without sockets", () => {
     expect([publisher.subscriptions, publisher.dropped, publisher.replays]).toEqual([0, 0, 0]);
     expect(publisher.publishPayload(payloadOf(0))).toBe(0);
     await publisher.start();
-    const subscriber = await listenTo(publisher);
+    const subscriber = await subscribeTo(publisher);
     publisher.publishPayload(payloadOf(1));
     await waitFor(() => subscriber.frames.length >= 1, { what: "messages" });
     expect(marksOf(subscriber)).toEqual(["1: message 1"]);
@@ -152,7 +120,7 @@ describe("without sockets", () => {
     publisher.publishPayload(payloadOf(1));
     await publisher.reconnect();
     expect([publisher.endpoint, publisher.replayEndpoint]).toEqual(before);
-    const subscriber = await listenTo(publisher);
+    const subscriber = await subscribeTo(publisher);
     publisher.publishPayload(payloadOf(2));
     await waitFor(() => subscriber.frames.length >= 1, { what: "messages" });
     expect(subscriber.sequences).toEqual([2]);
@@ -162,7 +130,7 @@ describe("without sockets", () => {
   test("without a replay port there is no such endpoint, before and after the start", async () => {
     const { replayPort: _, ...options } = { replayPort: 0, dialect: "trtllm", topic: "" } as const;
     const publisher = createKvEventPublisher({ ...options, clock: systemClock, logger: createRecordingLogger() });
-    cleanups.push(() => publisher.stop());
+    onTestFinished(() => publisher.stop());
     expect(publisher.replayEndpoint).toBeUndefined();
     await publisher.start();
     expect([publisher.replayEndpoint, publisher.replays]).toEqual([undefined, 0]);
@@ -173,7 +141,7 @@ describe("bounds", () => {
   test("messages for several subscribers count once; those beyond the mark are dropped and can be replayed", async () => {
     const publisher = createPublisher({ highWaterMark: 100 });
     await publisher.start();
-    const subscribers = [await listenTo(publisher), await listenTo(publisher)];
+    const subscribers = [await subscribeTo(publisher), await subscribeTo(publisher)];
     for (let mark = 0; mark < 103; mark++) publisher.publishPayload(payloadOf(mark));
     expect(publisher.dropped).toBe(3);
     await waitFor(() => subscribers.every(({ frames }) => frames.length >= 100), { what: "messages" });

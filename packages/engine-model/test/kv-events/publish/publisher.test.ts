@@ -1,7 +1,7 @@
 import { createServer } from "node:net";
 import { type Clock, silentLogger, systemScheduler } from "@espalier/core";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
-import { afterEach, describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import type { WireEvent } from "../../../src/kv-events/codec/encode-events.ts";
 import { createEventDecoder } from "../../../src/kv-events/codec/event-decoder.ts";
 import {
@@ -10,15 +10,11 @@ import {
   type KvEventPublisherOptions,
 } from "../../../src/kv-events/publish/kv-event-publisher.ts";
 import { plainEvents } from "../codec/plain-events.ts";
+import { subscribeTo } from "./publisher-rig.ts";
 import { askReplay, type RawSubscriber, replayRequest, subscribe } from "./raw-reader.ts";
 
 const clock: Clock = { nowMs: () => 5_000, wallMs: () => 1_795_226_916_250 };
 const removed = (hash: number): WireEvent => ({ type: "removed", hashes: [BigInt(hash)] });
-const cleanups: (() => Promise<void>)[] = [];
-
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});
 
 async function startPublisher(options: Partial<KvEventPublisherOptions> = {}): Promise<KvEventPublisher> {
   const dialect = "vllm-0.32";
@@ -31,17 +27,9 @@ async function startPublisher(options: Partial<KvEventPublisherOptions> = {}): P
     logger: silentLogger,
     ...options,
   });
-  cleanups.push(() => publisher.stop());
+  onTestFinished(() => publisher.stop());
   await publisher.start();
   return publisher;
-}
-
-async function subscriberOf(publisher: KvEventPublisher, topic = ""): Promise<RawSubscriber> {
-  const before = publisher.subscriptions;
-  const subscriber = await subscribe(publisher.endpoint, { topic });
-  cleanups.push(() => subscriber.close());
-  await waitFor(() => publisher.subscriptions > before, { what: "subscription" });
-  return subscriber;
 }
 
 function canBind(port: number): Promise<boolean> {
@@ -57,7 +45,7 @@ const arrived = (subscriber: RawSubscriber, count: number): Promise<unknown> =>
 describe("live messages", () => {
   test("three frames each: topic, sequence from 0, payload in the dialect", async () => {
     const publisher = await startPublisher();
-    const subscriber = await subscriberOf(publisher);
+    const subscriber = await subscribeTo(publisher);
     expect(publisher.publish([removed(1), removed(2)])).toBe(0);
     expect(publisher.publish([])).toBeUndefined();
     expect(publisher.publish([{ type: "cleared" }])).toBe(1);
@@ -86,9 +74,9 @@ describe("live messages", () => {
       logger: silentLogger,
       ...options,
     });
-    cleanups.push(() => publisher.stop());
+    onTestFinished(() => publisher.stop());
     await publisher.start();
-    const subscriber = await subscriberOf(publisher);
+    const subscriber = await subscribeTo(publisher);
     publisher.publish([removed(7)]);
     await arrived(subscriber, 1);
     const { topic, payload } = subscriber.messages[0]!;
@@ -104,8 +92,8 @@ describe("live messages", () => {
 
   test("a subscriber of another topic hears nothing", async () => {
     const publisher = await startPublisher();
-    const other = await subscriberOf(publisher, "load");
-    const subscriber = await subscriberOf(publisher, "kv-");
+    const other = await subscribeTo(publisher, "load");
+    const subscriber = await subscribeTo(publisher, "kv-");
     publisher.publish([removed(1)]);
     publisher.sendFrames([Buffer.from("load"), Buffer.alloc(8), Buffer.from("junk")]);
     await arrived(other, 1);
@@ -116,7 +104,7 @@ describe("live messages", () => {
 
   test("it dials a subscriber that has bound", async () => {
     const subscriber = await subscribe("tcp://127.0.0.1:*", { mode: "bind" });
-    cleanups.push(() => subscriber.close());
+    onTestFinished(() => subscriber.close());
     const publishers = await Promise.all(
       ["a", "b"].map((topic) => startPublisher({ topic, connect: subscriber.endpoint })),
     );
@@ -131,7 +119,7 @@ describe("live messages", () => {
 
   test("a flood within one turn of the event loop arrives whole and in order, up to the high-water mark", async () => {
     const publisher = await startPublisher({ highWaterMark: 2_000 });
-    const subscriber = await subscriberOf(publisher);
+    const subscriber = await subscribeTo(publisher);
     for (let hash = 0; hash < 2_000; hash++) publisher.publish([removed(hash)]);
     expect(publisher.dropped).toBe(0);
     publisher.publish([removed(2_000)]);
@@ -144,8 +132,8 @@ describe("live messages", () => {
   test("subscriptions are counted as they come and go", async () => {
     const publisher = await startPublisher();
     expect(publisher.subscriptions).toBe(0);
-    const first = await subscriberOf(publisher);
-    const second = await subscriberOf(publisher);
+    const first = await subscribeTo(publisher);
+    const second = await subscribeTo(publisher);
     expect(publisher.subscriptions).toBe(2);
     await first.close();
     await waitFor(() => publisher.subscriptions === 1, { what: "departure" });
@@ -162,7 +150,7 @@ describe("faults", () => {
     { delivery: "sent", sequences: [0, 1, 2] },
   ] as const)("a message $delivery: $sequences arrive, all can be replayed", async ({ delivery, sequences }) => {
     const publisher = await startPublisher({ replayPort: 0 });
-    const subscriber = await subscriberOf(publisher);
+    const subscriber = await subscribeTo(publisher);
     publisher.publish([removed(10)]);
     publisher.publish([removed(11)], delivery);
     publisher.publish([removed(12)]);
@@ -174,7 +162,7 @@ describe("faults", () => {
 
   test("skipped numbers are nowhere, junk has a number, frames go out as they are", async () => {
     const publisher = await startPublisher({ replayPort: 0 });
-    const subscriber = await subscriberOf(publisher);
+    const subscriber = await subscribeTo(publisher);
     publisher.publish([removed(1)]);
     publisher.skipSequences(3);
     expect(publisher.nextSequence).toBe(4);
@@ -189,7 +177,7 @@ describe("faults", () => {
 
   test("a restart numbers from 0 and forgets what it published, also what was still to be sent late", async () => {
     const publisher = await startPublisher({ replayPort: 0 });
-    const subscriber = await subscriberOf(publisher);
+    const subscriber = await subscribeTo(publisher);
     for (let hash = 0; hash < 3; hash++) publisher.publish([removed(hash)]);
     publisher.publish([removed(3)], "late");
     publisher.restart();
@@ -204,7 +192,7 @@ describe("faults", () => {
 
   test("reconnecting keeps ports, numbers and the buffer, and subscribers come back", async () => {
     const publisher = await startPublisher({ replayPort: 0 });
-    const subscriber = await subscriberOf(publisher);
+    const subscriber = await subscribeTo(publisher);
     publisher.publish([removed(1)]);
     await arrived(subscriber, 1);
     const endpoints = [publisher.endpoint, publisher.replayEndpoint];
@@ -227,7 +215,7 @@ describe("start and stop", () => {
     async (how) => {
       const publisher = await startPublisher({ replayPort: 0 });
       const { endpoint, replayEndpoint } = publisher;
-      const subscriber = await subscriberOf(publisher);
+      const subscriber = await subscribeTo(publisher);
       for (let round = 0; round < 30; round++) {
         if (how === "reconnect") await publisher.reconnect();
         else await publisher.stop().then(() => publisher.start());
@@ -241,7 +229,7 @@ describe("start and stop", () => {
 
   test("ports are known once started, and free once stopped", async () => {
     const publisher = await startPublisher({ replayPort: 0 });
-    const subscriber = await subscriberOf(publisher);
+    const subscriber = await subscribeTo(publisher);
     publisher.publish([removed(1)]);
     const ports = [publisher.endpoint, publisher.replayEndpoint!].map((endpoint) => Number(new URL(endpoint).port));
     expect(ports.every((port) => port > 0)).toBe(true);

@@ -1,43 +1,13 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { systemClock, systemScheduler } from "@espalier/core";
-import { createRecordingLogger, sharedPath } from "@espalier/testing";
-import { afterEach, describe, expect, test } from "vitest";
+import { sharedPath } from "@espalier/testing";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { type EventDialect, eventDialects } from "../../../src/kv-events/codec/encode-events.ts";
-import {
-  createKvEventPublisher,
-  type KvEventPublisher,
-  type KvEventPublisherOptions,
-} from "../../../src/kv-events/publish/kv-event-publisher.ts";
+import { startPublisher } from "./publisher-rig.ts";
 import { askReplay, replayRequest } from "./raw-reader.ts";
 
 const maxUint64 = 2n ** 64n - 1n;
-const cleanups: (() => Promise<void>)[] = [];
-
-afterEach(async () => {
-  for (const cleanup of cleanups.splice(0).reverse()) await cleanup();
-});
-
-async function startPublisher(options: Partial<KvEventPublisherOptions> = {}): Promise<KvEventPublisher> {
-  const logger = createRecordingLogger();
-  const publisher = createKvEventPublisher({
-    topic: "kv-events",
-    dialect: "vllm-0.32",
-    replayPort: 0,
-    clock: systemClock,
-    scheduler: systemScheduler,
-    logger,
-    ...options,
-  });
-  cleanups.push(async () => {
-    await publisher.stop();
-    expect(logger.lines).toEqual([]);
-  });
-  await publisher.start();
-  return publisher;
-}
-
 const sequencesOf = (answers: readonly (readonly Uint8Array[])[]): number[] =>
   answers.slice(0, -1).map((frames) => Number(Buffer.from(frames.at(-2)!).readBigUInt64BE()));
 
@@ -99,7 +69,7 @@ test.each([
   // Both go over one connection in this order: an answer to the first would come first.
   const { Dealer } = await import("zeromq");
   const socket = new Dealer({ linger: 0, receiveTimeout: 5_000 });
-  cleanups.push(async () => socket.close());
+  onTestFinished(async () => socket.close());
   socket.connect(publisher.replayEndpoint!);
   await socket.send([...request]);
   await socket.send(replayRequest(maxUint64));

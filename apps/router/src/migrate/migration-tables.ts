@@ -1,11 +1,11 @@
-import { flagsOf, howOf, outcomeOf, settingsOf } from "./flags/flag-router.ts";
-import { foreignRouters } from "./flags/foreign-routers.ts";
+import { flagsOf, howOf, outcomeOf, readRouters, settingsOf } from "./flags/flag-router.ts";
 import { llmdPlugins } from "./llm-d/plugins.ts";
 
 /** The tables of the migration guide, by the line above each. */
 const tables: Readonly<Record<string, () => string>> = {
-  "<!-- flags of SGLang's router, SMG and vllm-router -->": () => renderFlags(["sglang-router", "smg", "vllm-router"]),
-  "<!-- flags of vLLM's production stack -->": () => renderFlags(["vllm-production-stack"]),
+  "<!-- flags of SGLang's router, SMG and vllm-router -->": () => renderFlags("sglang"),
+  "<!-- flags of vLLM's production stack -->": () => renderFlags("production-stack"),
+  "<!-- settings of LiteLLM -->": () => renderFlags("litellm"),
   "<!-- llm-d plugins -->": renderPlugins,
 };
 
@@ -26,9 +26,9 @@ export function withMigrationTables(guide: string): string {
 
 const orders = { accepted: "as it is", translated: "`migrate`", none: "" };
 
-/** A row for each row of the table, those that `serve` takes first. @param names of routers of one family */
-function renderFlags(names: readonly string[]): string {
-  const routers = Object.entries(foreignRouters()).filter(([name]) => names.includes(name));
+/** A row for each row of the table, those that `serve` takes first. @param table its file */
+function renderFlags(table: string): string {
+  const routers = Object.entries(readRouters(table, () => {}));
   const rows = routers[0]?.[1].rows ?? [];
   const lines = Object.entries(orders).flatMap(([how, words]) =>
     rows
@@ -38,11 +38,11 @@ function renderFlags(names: readonly string[]): string {
         const owners = routers.filter(([, { known }]) => flags.some((flag) => known.has(flag))).map(([name]) => name);
         const of = owners.length === routers.length ? "all" : owners.join(", ");
         const ours = how === "none" ? "none" : settingsOf(row);
-        const cells = [flags.map((flag) => `\`${flag}\``).join(", "), ...(names.length > 1 ? [of] : []), words, ours];
+        const cells = [flags.map((flag) => `\`${flag}\``).join(", "), ...(routers.length > 1 ? [of] : []), words, ours];
         return `| ${[...cells, difference(outcomeOf(row))].join(" | ")} |\n`;
       }),
   );
-  const head = ["theirs", ...(names.length > 1 ? ["of"] : []), "taken", "ours", "the same but for"];
+  const head = ["theirs", ...(routers.length > 1 ? ["of"] : []), "taken", "ours", "the same but for"];
   return `| ${head.join(" | ")} |\n|${"---|".repeat(head.length)}\n${lines.join("")}`;
 }
 

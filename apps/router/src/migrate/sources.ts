@@ -4,6 +4,7 @@ import type { FlagRouter } from "./flags/flag-router.ts";
 import { foreignRouters } from "./flags/foreign-routers.ts";
 import { translateValues } from "./flags/production-stack.ts";
 import { flagFinder, translateFlags } from "./flags/translate-flags.ts";
+import { translateLitellm } from "./litellm.ts";
 import { translateLlmd } from "./llm-d/translate.ts";
 import type { Migration } from "./migration.ts";
 
@@ -43,4 +44,5 @@ function commandLineOf(router: FlagRouter, text: string, file: string): readonly
 export const migrationSources: Readonly<Record<string, MigrationSource>> = {
   "llm-d": { reads: "EndpointPickerConfig", translate: translateLlmd },
   ...Object.fromEntries(flagSources),
+  litellm: { reads: "config.yaml of its proxy", translate: translateLitellm },
 };

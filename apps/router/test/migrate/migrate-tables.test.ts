@@ -12,7 +12,9 @@ const rowKeys = ["flags", "switches", "lists", "sets", "to", "as", "by", "values
 
 const theirPolicies = Object.values(foreignRouters()).flatMap(({ policies }) => Object.keys(policies));
 
-const rows = ["sglang", "production-stack"].flatMap((name) => (readTable(name) as { flags: readonly FlagRow[] }).flags);
+const rows = ["sglang", "production-stack", "litellm"].flatMap(
+  (name) => (readTable(name) as { flags: readonly FlagRow[] }).flags,
+);
 const named = rows.map((row) => [flagsOf(row)[0]?.flag ?? "a row without flags", row] as const);
 
 describe.each(named)("%s", (_, row) => {
@@ -38,7 +40,7 @@ describe.each(named)("%s", (_, row) => {
   });
 
   test.runIf(howOf(row) === "none")("names each setting of ours that is called as its flag is", () => {
-    const flags = flagsOf(row).map(({ flag }) => flag.slice(2).split("-"));
+    const flags = flagsOf(row).map(({ flag }) => flag.split(/[-_.]+/));
     const alike = [...ourSettings].filter((path) => {
       const words = path.split(/[^a-z0-9]+/).filter((word) => word !== "");
       return words.length > 1 && flags.some((flag) => words.every((word) => flag.includes(word)));

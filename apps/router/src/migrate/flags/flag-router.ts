@@ -15,7 +15,7 @@ export interface FlagRow extends Omit<Outcome, "outcome"> {
   readonly to?: unknown;
   readonly values?: Readonly<Record<string, string | Outcome>>;
   readonly as?: "aliases" | "first" | "headers";
-  readonly by?: "api-key" | "policy" | "tenant-keys";
+  readonly by?: "api-key" | "client-key" | "policy" | "tenant-keys";
   readonly lacks?: string;
 }
 
@@ -59,7 +59,8 @@ export interface FlagRouter extends WrittenRouter {
 }
 
 interface WrittenFamily {
-  readonly routers: Readonly<Record<string, WrittenRouter & { readonly released: string }>>;
+  /** `released` has the flags of a release, without the dashes; absent where all rows are meant. */
+  readonly routers: Readonly<Record<string, WrittenRouter & { readonly released?: string }>>;
   readonly flags: readonly FlagRow[];
   readonly chart?: Readonly<Record<string, string>>;
 }
@@ -75,7 +76,9 @@ export function readRouters(name: string, finish: Finish): Readonly<Record<strin
   return Object.fromEntries(
     Object.entries(routers).map(([key, { released, ...router }]) => {
       const has = new Set(wordsOf(released).map((flag) => `--${flag}`));
-      const known = all.filter(({ flag }) => has.has(flag)).map(({ flag, ...each }) => [flag, each] as const);
+      const known = all
+        .filter(({ flag }) => released === undefined || has.has(flag))
+        .map(({ flag, ...each }) => [flag, each] as const);
       return [key, { ...router, known: new Map(known), rows, chart, finish }];
     }),
   );

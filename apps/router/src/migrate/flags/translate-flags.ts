@@ -17,7 +17,7 @@ export const givenValue = (given: GivenFlags, flag: string): string | undefined 
 
 /** A flag as it was written. Keys and passwords are left out, since this goes into comments. */
 const shownFlag = (flag: string, values: readonly string[]): string =>
-  /-(keys?|password|url)$/.test(flag) ? flag : [flag, ...values].join(" ");
+  /[-_](keys?|password|url)$/.test(flag) ? flag : [flag, ...values].join(" ");
 
 /** Finds the router's own name of a flag; undefined for a word that is no flag of it. The value may stand behind `=`. */
 export function flagFinder({ known, synonyms = {}, prefix }: FlagRouter): (word: string) => string | undefined {
@@ -75,7 +75,12 @@ function readFlagWords(router: FlagRouter, words: readonly string[], translation
  */
 export function translateFlags(router: FlagRouter, words: readonly string[]): Translation {
   const translation = new Translation();
-  const given = readFlagWords(router, words, translation);
+  translateGiven(router, readFlagWords(router, words, translation), translation);
+  return translation;
+}
+
+/** Translates flags, or settings that the table lists as flags. */
+export function translateGiven(router: FlagRouter, given: GivenFlags, translation: Translation): void {
   // What options mean depends on the policy.
   const { name: policy } = counterpart(givenValue(given, router.policy.flag) ?? router.policy.default, router);
   if (policy !== undefined) translation.set("policy.name", policy);
@@ -98,7 +103,6 @@ export function translateFlags(router: FlagRouter, words: readonly string[]): Tr
       translation.remark({ theirs: `${flag} ${value}, their default`, outcome: "differs", ...said });
     else translation.translate(pathOf(flag), value, { theirs: `${flag}, their default` });
   }
-  return translation;
 }
 
 function outcomeOfValue({ values }: FlagRow, [value = ""]: readonly string[]): Outcome | undefined {
@@ -163,6 +167,7 @@ const setters: Readonly<Record<NonNullable<FlagRow["by"]>, Setter>> = {
     translation.set("pools", [{ models: ["*"], "engine-api-key": key }]);
     return addKey("clients", key, translation);
   },
+  "client-key": ([key = ""], translation) => addKey("clients", key, translation),
   "tenant-keys": (values, translation) => {
     const said = values.map((value) => {
       const [tenant = "", ...key] = value.split(":");

@@ -1,5 +1,5 @@
-import { EspalierError } from "@espalier/core";
-import { formatPath, type Path, type Problem, parseYaml, problemsError } from "@espalier/server";
+import { type Path, type Problem, problemsError } from "@espalier/server";
+import { findEmbedded } from "../embedded.ts";
 import { isSection, type Section } from "../translation.ts";
 import { llmdPlugins, type PluginRule } from "./plugins.ts";
 
@@ -57,7 +57,12 @@ const profileKinds: readonly string[] = ["scorer", "filter", "picker"];
  * @throws EspalierError `config_invalid` with the place of every mistake
  */
 export function readLlmdConfig(text: string, file: string): LlmdConfig {
-  const { tree, locate } = findConfig(text, file);
+  const { tree, locate } = findEmbedded(text, file, {
+    what: kind,
+    marker: kind,
+    isOne: (section, name) => section.kind === kind || (name === chartKey && Array.isArray(section.plugins)),
+    refuse: (section) => (section ? wrongKind(section) : `there is no ${kind} in it`),
+  });
   const reader = new Reader();
   const plugins = reader.list(tree, "plugins").map(([entry, path]) => reader.plugin(entry, path));
   const names = new Map<string, LlmdPlugin>();
@@ -115,73 +120,6 @@ export function readLlmdConfig(text: string, file: string): LlmdConfig {
     find,
     locate,
   };
-}
-
-/** A configuration, and where its values stand. */
-interface FoundConfig {
-  readonly tree: Section;
-  /** What it is called where it stands, such as `custom.yaml`. */
-  readonly name: string;
-  locate(path: Path): string | undefined;
-}
-
-/**
- * Finds the configuration in a file: the file itself, one document of several, or a part of a chart's values, a ConfigMap or a
- * manifest. Of several, the chart's `pluginsConfigFile` names one.
- *
- * @throws EspalierError `config_invalid` when there is none, or not one
- */
-function findConfig(text: string, file: string): FoundConfig {
-  const documents = documentsOf(text).map((part) => parseYaml(part, file));
-  const selected = new Set<unknown>();
-  const found = documents.flatMap((document) => configsIn(document, [], document.value, file, selected));
-  const [only, another] = found.length > 1 ? found.filter(({ name }) => selected.has(name)) : found;
-  if (only && !another) return only;
-  if (found.length > 1) {
-    const names = found.map(({ name }) => name).join(", ");
-    throw new EspalierError(
-      "config_invalid",
-      `${file}: there are ${found.length} ${kind}s in it (${names}); give one of them`,
-    );
-  }
-  const [first] = documents.map(({ value }) => value).filter(isSection);
-  throw new EspalierError("config_invalid", `${file}: ${first ? wrongKind(first) : `there is no ${kind} in it`}`);
-}
-
-/** The documents of a file, each behind as many empty lines as stand before it. */
-function documentsOf(text: string): readonly string[] {
-  const starts = [0, ...[...text.matchAll(/^---/gm)].map(({ index }) => index)];
-  const parts = starts.map((start, at) => [start, text.slice(start, starts[at + 1])] as const);
-  const written = parts.filter(([, part]) => /^(?!---)\s*[^#\s]/m.test(part));
-  if (written.length < 2) return [text];
-  return written.map(([start, part]) => "\n".repeat(text.slice(0, start).split("\n").length - 1) + part);
-}
-
-/** Every configuration at or below a value, as a section or as text. @param selected takes what `pluginsConfigFile` names */
-function configsIn(
-  document: ReturnType<typeof parseYaml>,
-  path: Path,
-  value: unknown,
-  file: string,
-  selected: Set<unknown>,
-): readonly FoundConfig[] {
-  const name = String(path.at(-1) ?? file);
-  if (typeof value === "string" && path.length > 0 && value.includes(kind)) {
-    const inner = parseYaml(value, `${file}, ${formatPath(path)}`);
-    return isSection(inner.value) && inner.value.kind === kind
-      ? [{ tree: inner.value, name, locate: (at) => inner.locate(at) }]
-      : [];
-  }
-  if (typeof value !== "object" || value === null) return [];
-  if (isSection(value)) {
-    if (value.kind === kind || (name === chartKey && Array.isArray(value.plugins))) {
-      return [{ tree: value, name, locate: (at) => document.locate([...path, ...at]) }];
-    }
-    if (value.pluginsConfigFile !== undefined) selected.add(value.pluginsConfigFile);
-  }
-  return Object.entries(value).flatMap(([key, each]) =>
-    configsIn(document, [...path, Array.isArray(value) ? Number(key) : key], each, file, selected),
-  );
 }
 
 function wrongKind({ kind: written, apiVersion }: Section): string {

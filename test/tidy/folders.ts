@@ -8,7 +8,6 @@ import { type Tree, violation } from "./tree.ts";
 const upward: Readonly<Record<string, readonly string[]>> = {
   "apps/engine-sim": ["api -> transfer", "http -> transfer", "http -> api", "text -> api", "text -> http"],
   bench: ["data-path -> peers", "peers -> suites", "pickers -> suites"],
-  "packages/mesh": ["wire -> link"],
   "packages/server": [
     "data-plane -> overflow",
     "lifecycle -> mesh",
@@ -19,7 +18,7 @@ const upward: Readonly<Record<string, readonly string[]>> = {
     "request -> routing",
     "request -> admin",
   ],
-  "packages/shared-tree": ["facts -> documents", "feeds -> documents"],
+  "packages/shared-tree": ["feeds -> documents"],
   "packages/simulator": ["fleet -> delayed", "fleet -> rivals"],
 };
 

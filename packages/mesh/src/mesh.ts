@@ -3,7 +3,7 @@ import { type Backend, type BackendDescription, describeMember, PeerRates, Readi
 import { Exchange } from "./exchange/exchange.ts";
 import type { ExchangeLimits } from "./exchange/exchange-parts.ts";
 import { noteCapability } from "./exchange/relay-carrier.ts";
-import type { Channel, DialFailure, Link, LinkEnd, LinkLimits, LinkObserver, ProcessPorts } from "./link/link.ts";
+import type { DialFailure, Link, LinkLimits, LinkObserver, ProcessPorts } from "./link/link.ts";
 import { type LinkSecurity, Links } from "./link/links.ts";
 import { Membership, type MembershipChange, type MembershipLimits } from "./membership/membership.ts";
 import { regionCapability } from "./membership/membership-frames.ts";
@@ -11,6 +11,7 @@ import { createLoopLag, type LoopLag } from "./membership/process-time.ts";
 import type { Member, ReplicaPorts } from "./replica-ports.ts";
 import { createDialList, type FoundSeeds, resolveHost, Seeds } from "./seeds/seeds.ts";
 import { subscribe } from "./subscribe.ts";
+import type { Channel, LinkEnd } from "./wire/link-frames.ts";
 
 /** How long a router looks for peers before it continues without them. */
 const defaultGraceMs = 3_000;

@@ -1,7 +1,8 @@
 import { counterBy, counterOf, type Meter, type RouterId, secondsOf } from "@espalier/core";
-import type { Channel, ProcessPorts } from "../link/link.ts";
+import type { ProcessPorts } from "../link/link.ts";
 import type { Origin } from "../origin.ts";
 import type { ReplicatedDocuments } from "../replicated-documents.ts";
+import type { Channel } from "../wire/link-frames.ts";
 
 /** Bounds and periods of the exchange over a link. */
 export type ExchangeLimits = Readonly<typeof defaultExchangeLimits>;

@@ -1,7 +1,8 @@
 import { type Cancel, EspalierError } from "@espalier/core";
-import type { Channel, Link, ProcessPorts } from "../link/link.ts";
+import type { Link, ProcessPorts } from "../link/link.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { FoldStatement, ReplicaPorts } from "../replica-ports.ts";
+import type { Channel } from "../wire/link-frames.ts";
 import { BulkReceiver, BulkSender, decodeBulkMessage } from "./bulk-transfer.ts";
 import { DocumentExchange } from "./document-exchange.ts";
 import {

@@ -14,19 +14,15 @@ import {
   frameTypes,
   type HandshakeRole,
   type Hello,
+  type LinkEnd,
   provedSecret,
   type Rejection,
+  type RejectReason,
   type Transcript,
   type VersionRange,
 } from "../wire/link-frames.ts";
 import type { DialTarget } from "./dialer.ts";
-import {
-  type LinkEnd,
-  maxHandshakeFrameBytes,
-  maxHandshakeFrames,
-  type PeerIdentity,
-  type RejectReason,
-} from "./link.ts";
+import { maxHandshakeFrameBytes, maxHandshakeFrames, type PeerIdentity } from "./link.ts";
 import type { Candidate } from "./link-table.ts";
 import type { PeerLink } from "./peer-link.ts";
 

@@ -1,6 +1,6 @@
 import type { Clock, Logger, Meter, Random, Scheduler } from "@espalier/core";
 import type { Origin } from "../origin.ts";
-import type { linkEnds, rejectReasons } from "../wire/link-frames.ts";
+import type { Channel, LinkEnd, RejectReason } from "../wire/link-frames.ts";
 
 /** What the parts of a mesh see of their process. */
 export interface ProcessPorts {
@@ -10,15 +10,6 @@ export interface ProcessPorts {
   readonly logger: Logger;
   readonly meter: Meter;
 }
-
-/**
- * Channels of a link, in the order in which their frames go out when several wait. `load` and `membership` never wait
- * behind documents; `bulk` (snapshots, diffs) has a credit of its own; `notes` wait for all else, and go only to peers
- * that have the capability of this name.
- */
-export const channels = ["load", "membership", "documents", "bulk", "notes"] as const;
-
-export type Channel = (typeof channels)[number];
 
 /** What the other end of a link has proved or said of itself. */
 export interface PeerIdentity {
@@ -30,9 +21,6 @@ export interface PeerIdentity {
   /** Names of the optional parts of the protocol that it supports. */
   readonly capabilities?: readonly string[];
 }
-
-/** Why a link has ended. `reset`: the other end is gone; `silent`: nothing was heard for too long. */
-export type LinkEnd = (typeof linkEnds)[number];
 
 /** An authenticated connection to another router. */
 export interface Link {
@@ -82,9 +70,6 @@ export interface LinkObserver {
 export type DialFailure =
   | { readonly kind: "refused" | "timeout" | "unreachable" }
   | { readonly kind: "rejected"; readonly reason: RejectReason; readonly detail: string };
-
-/** Why a handshake is refused; sent to the other end, logged and counted on both. */
-export type RejectReason = (typeof rejectReasons)[number];
 
 const kib = 1_024;
 

@@ -14,7 +14,7 @@ import {
   type Startable,
   type Transport,
 } from "@espalier/core";
-import { maxSecrets, type Rejection, type VersionRange } from "../wire/link-frames.ts";
+import { type LinkEnd, maxSecrets, type Rejection, type VersionRange } from "../wire/link-frames.ts";
 import { createNonce } from "../wire/secure-nonce.ts";
 import { Dialer, type DialTarget } from "./dialer.ts";
 import { guardObserver } from "./guard-observer.ts";
@@ -23,7 +23,6 @@ import {
   type DialFailure,
   defaultLinkLimits,
   type Link,
-  type LinkEnd,
   type LinkLimits,
   type LinkObserver,
   type PeerIdentity,

@@ -9,7 +9,9 @@ import {
   type Meter,
 } from "@espalier/core";
 import {
+  type Channel,
   channelOf,
+  channels,
   dataHeaderBytes,
   decodeCredit,
   decodeGoodbye,
@@ -18,19 +20,11 @@ import {
   encodeData,
   encodeGoodbye,
   frameTypes,
+  type LinkEnd,
   linkEnds,
   rejectReasons,
 } from "../wire/link-frames.ts";
-import {
-  type Channel,
-  channels,
-  type DialFailure,
-  type Link,
-  type LinkEnd,
-  type LinkLimits,
-  type LinkStats,
-  type PeerIdentity,
-} from "./link.ts";
+import type { DialFailure, Link, LinkLimits, LinkStats, PeerIdentity } from "./link.ts";
 
 export interface PeerLinkDeps {
   readonly connection: Connection;

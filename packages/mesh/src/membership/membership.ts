@@ -1,7 +1,8 @@
 import { type Cancel, counterBy, counterOf, type Meter, type RouterId } from "@espalier/core";
-import type { DialFailure, Link, LinkEnd, ProcessPorts } from "../link/link.ts";
+import type { DialFailure, Link, ProcessPorts } from "../link/link.ts";
 import type { Origin } from "../origin.ts";
 import type { Member } from "../replica-ports.ts";
+import type { LinkEnd } from "../wire/link-frames.ts";
 import { DialPlan } from "./dial-plan.ts";
 import { FailureDetector, LinkWatch } from "./failure-detector.ts";
 import { Gossip, OwnRecord } from "./gossip.ts";

@@ -1,8 +1,16 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { asRouterId, ByteReader, ByteWriter } from "@espalier/core";
-import { type Channel, channels, type LinkEnd, type RejectReason } from "../link/link.ts";
 import { checkEpoch, type Origin } from "../origin.ts";
 import { nonceBytes } from "./secure-nonce.ts";
+
+/**
+ * Channels of a link, in the order in which their frames go out when several wait. `load` and `membership` never wait
+ * behind documents; `bulk` (snapshots, diffs) has a credit of its own; `notes` wait for all else, and go only to peers
+ * that have the capability of this name.
+ */
+export const channels = ["load", "membership", "documents", "bulk", "notes"] as const;
+
+export type Channel = (typeof channels)[number];
 
 /** Bytes that a link prepends to every frame of a channel. */
 export const dataHeaderBytes = 2;
@@ -272,6 +280,9 @@ export const rejectReasons = [
   "too-many-peers",
 ] as const;
 
+/** Why a handshake is refused; sent to the other end, logged and counted on both. */
+export type RejectReason = (typeof rejectReasons)[number];
+
 /** The place of an end in this list is its number in a goodbye frame: only append. */
 export const linkEnds = [
   "goodbye",
@@ -283,6 +294,9 @@ export const linkEnds = [
   "update-refused",
   "buffer-full",
 ] as const;
+
+/** Why a link has ended. `reset`: the other end is gone; `silent`: nothing was heard for too long. */
+export type LinkEnd = (typeof linkEnds)[number];
 
 const maxDetailBytes = 512;
 const maxDetailCharacters = 128;

@@ -2,7 +2,8 @@ import { createSeededRandom, type Meter, silentMeter } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { Exchange } from "../../src/exchange/exchange.ts";
 import type { ExchangeLimits } from "../../src/exchange/exchange-parts.ts";
-import type { Channel, Link, LinkEnd } from "../../src/link/link.ts";
+import type { Link } from "../../src/link/link.ts";
+import type { Channel, LinkEnd } from "../../src/wire/link-frames.ts";
 import { LogReplica } from "../log-replica.ts";
 
 export interface SentFrame {

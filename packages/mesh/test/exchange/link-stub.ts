@@ -1,5 +1,6 @@
 import { asRouterId } from "@espalier/core";
-import type { Channel, Link, LinkEnd } from "../../src/link/link.ts";
+import type { Link } from "../../src/link/link.ts";
+import type { Channel, LinkEnd } from "../../src/wire/link-frames.ts";
 
 /** A link that keeps what is sent on it. */
 export interface LinkStub extends Link {

@@ -1,7 +1,7 @@
 import { asRouterId, createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
-import { maxHandshakeFrameBytes, type RejectReason } from "../../src/link/link.ts";
-import { decodeReject, encodeReject, rejectReasons } from "../../src/wire/link-frames.ts";
+import { maxHandshakeFrameBytes } from "../../src/link/link.ts";
+import { decodeReject, encodeReject, type RejectReason, rejectReasons } from "../../src/wire/link-frames.ts";
 import { LinksRig, type Overrides, type TestRouter } from "./links-rig.ts";
 import { acceptFrame, dialedByRouter, dialRaw, listenRaw, type RawPeer } from "./raw-peer.ts";
 

@@ -10,9 +10,10 @@ import {
   type VirtualTime,
 } from "@espalier/testing";
 import type { LocalIdentity } from "../../src/link/handshake.ts";
-import type { Channel, Link, LinkObserver } from "../../src/link/link.ts";
+import type { Link, LinkObserver } from "../../src/link/link.ts";
 import type { LinksOptions } from "../../src/link/links.ts";
 import { Links } from "../../src/link/links.ts";
+import type { Channel } from "../../src/wire/link-frames.ts";
 
 export type Overrides = Partial<Omit<LinksOptions, "identity">> & { readonly identity?: Partial<LocalIdentity> };
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { LinkEnd } from "../../src/link/link.ts";
+import type { LinkEnd } from "../../src/wire/link-frames.ts";
 import {
   encodeCredit,
   encodeData,

@@ -1,8 +1,8 @@
 import { createSeededRandom, EspalierError } from "@espalier/core";
 import { describe, expect, test } from "vitest";
-import { type Channel, channels, defaultLinkLimits, type LinkObserver } from "../../src/link/link.ts";
+import { defaultLinkLimits, type LinkObserver } from "../../src/link/link.ts";
 import { creditBytes } from "../../src/link/peer-link.ts";
-import { encodeCredit, encodeData } from "../../src/wire/link-frames.ts";
+import { type Channel, channels, encodeCredit, encodeData } from "../../src/wire/link-frames.ts";
 import { frameText, LinksRig, type TestRouter } from "./links-rig.ts";
 import { dialRaw, listenRaw } from "./raw-peer.ts";
 

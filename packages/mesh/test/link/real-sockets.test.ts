@@ -4,9 +4,10 @@ import { asRouterId, silentMeter, systemClock, systemRandom, systemScheduler } f
 import { createCountingMeter, createRecordingLogger, waitFor } from "@espalier/testing";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
-import type { Channel, Link, LinkObserver } from "../../src/link/link.ts";
+import type { Link, LinkObserver } from "../../src/link/link.ts";
 import { Links } from "../../src/link/links.ts";
 import { createWsTransport } from "../../src/transport/ws-transport.ts";
+import type { Channel } from "../../src/wire/link-frames.ts";
 
 interface RealRouter {
   readonly links: Links;

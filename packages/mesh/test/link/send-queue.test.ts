@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
-import { type Channel, channels } from "../../src/link/link.ts";
 import { creditBytes, needsCredit, SendQueue } from "../../src/link/peer-link.ts";
+import { type Channel, channels } from "../../src/wire/link-frames.ts";
 
 const limits = {
   queueBytes: { load: 100, membership: 100, documents: 100, bulk: 100, notes: 100 },

@@ -10,11 +10,10 @@ import {
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { WebSocket } from "ws";
-import { type Channel, defaultLinkLimits, type Link } from "../../src/link/link.ts";
-
+import { defaultLinkLimits, type Link } from "../../src/link/link.ts";
 import { Links } from "../../src/link/links.ts";
 import { createWsTransport } from "../../src/transport/ws-transport.ts";
-import { encodeProof } from "../../src/wire/link-frames.ts";
+import { type Channel, encodeProof } from "../../src/wire/link-frames.ts";
 import { secret } from "./links-rig.ts";
 import { acceptFrame, rawHello } from "./raw-peer.ts";
 

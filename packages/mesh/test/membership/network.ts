@@ -1,9 +1,10 @@
 import { asRouterId, type Cancel, createSeededRandom, type Random, type RouterId, silentMeter } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime, type LogLine, type VirtualTime } from "@espalier/testing";
-import type { Channel, Link, LinkEnd } from "../../src/link/link.ts";
+import type { Link } from "../../src/link/link.ts";
 import type { MembershipLimits } from "../../src/membership/membership.ts";
 import { Membership, type MembershipChange } from "../../src/membership/membership.ts";
 import type { Member } from "../../src/replica-ports.ts";
+import type { Channel, LinkEnd } from "../../src/wire/link-frames.ts";
 
 /** How long a dial to where nothing answers takes, and how often an address is dialed again. */
 const dialTimeoutMs = 1_000;

@@ -1,10 +1,11 @@
 import { asRouterId, createSeededRandom, EspalierError, type Meter, silentLogger, silentMeter } from "@espalier/core";
 import { createCountingMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import type { Link, LinkEnd } from "../../src/link/link.ts";
+import type { Link } from "../../src/link/link.ts";
 import type { MemberRecord } from "../../src/membership/member-table.ts";
 import { Membership, type MembershipChange } from "../../src/membership/membership.ts";
 import { decodeMembership, encodeMembership, type MembershipMessage } from "../../src/membership/membership-frames.ts";
+import type { LinkEnd } from "../../src/wire/link-frames.ts";
 import { createMesh, namesOf } from "./network.ts";
 
 /** A peer that the test speaks for. */

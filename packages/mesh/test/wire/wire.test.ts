@@ -1,9 +1,9 @@
 import { asRouterId, createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
-import { channels } from "../../src/link/link.ts";
 import { maxEpoch } from "../../src/origin.ts";
 import {
   channelOf,
+  channels,
   commonVersion,
   decodeCredit,
   decodeGoodbye,

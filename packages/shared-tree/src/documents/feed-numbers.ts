@@ -1,5 +1,6 @@
 import type { EngineEpoch } from "../facts/engine-epoch.ts";
-import type { FeedDeclaration, JournalFeed } from "./journal.ts";
+import type { FeedDeclaration } from "../facts/feed-declaration.ts";
+import type { JournalFeed } from "./journal.ts";
 import { checkStatement, feedStatement, type LogValue } from "./journal-log.ts";
 import type { PlacementItems } from "./placement-items.ts";
 import { FeedItems, type SettledItems } from "./settled-items.ts";

@@ -2,8 +2,8 @@ import { asRouterId, fnv1a } from "@espalier/core";
 import type { Origin } from "@espalier/mesh";
 import type { EngineEpoch } from "../facts/engine-epoch.ts";
 import { type FactEntry, readFactItem } from "../facts/fact-item.ts";
+import type { FeedDeclaration } from "../facts/feed-declaration.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
-import type { FeedDeclaration } from "./journal.ts";
 
 /** Name of the one array that a journal is. */
 export const logName = "log";

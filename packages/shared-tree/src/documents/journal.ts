@@ -1,14 +1,7 @@
 import type { Origin } from "@espalier/mesh";
-import type { EngineEpoch } from "../facts/engine-epoch.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
+import type { DeclarationOf, FeedDeclaration } from "../facts/feed-declaration.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
-
-/** What a number in a journal's items denotes: a target, and one of its epochs if it has a feed. */
-export interface FeedDeclaration {
-  readonly target: string;
-  /** Null for placements at a target without a known epoch. */
-  readonly epoch: EngineEpoch | null;
-}
 
 /** A feed that a journal declares, and how far the journal covers it. */
 export interface JournalFeed {
@@ -26,9 +19,6 @@ export function noteEntry(feed: JournalFeed, entry: FactEntry): void {
   feed.lastSequence = Math.max(feed.lastSequence, entry.sequence);
   if (entry.kind === "checkpoint") feed.lastCheckpoint = Math.max(feed.lastCheckpoint, entry.sequence);
 }
-
-/** What a number in the items of one journal denotes. The object stays the same while the journal has the number. */
-export type DeclarationOf = (feed: number) => FeedDeclaration | undefined;
 
 /** Sees what a journal of another router says, in the order it was written. Does not see the own journal. */
 export interface JournalObserver {

@@ -1,6 +1,7 @@
 import type { FactEntry } from "../facts/fact-item.ts";
+import type { DeclarationOf } from "../facts/feed-declaration.ts";
 import type { FeedClaim } from "../feeds/feed-claim.ts";
-import { type DeclarationOf, type JournalFeed, type JournalObserver, noteEntry } from "./journal.ts";
+import { type JournalFeed, type JournalObserver, noteEntry } from "./journal.ts";
 import type { JournalDocument } from "./journal-document.ts";
 import type { ClockRange, JournalUpdate } from "./read-journal-update.ts";
 

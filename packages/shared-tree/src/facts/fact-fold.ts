@@ -2,9 +2,9 @@ import { type Cancel, type Clock, type Meter, type RouterId, silentMeter } from 
 import type { FoldStatement, Origin, SnapshotSink } from "@espalier/mesh";
 import { subscribe } from "@espalier/mesh";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
-import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import { type BatchMark, type EngineEpoch, epochId, type KnownEpoch, never } from "./engine-epoch.ts";
 import type { FactEntry } from "./fact-item.ts";
+import type { DeclarationOf, FeedDeclaration } from "./feed-declaration.ts";
 import {
   createFoldMeters,
   defaultFoldLimits,

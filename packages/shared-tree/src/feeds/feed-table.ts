@@ -1,8 +1,8 @@
 import { type Cancel, type Clock, counterOf, type Meter, type RouterId } from "@espalier/core";
 import { type Member, type Origin, originKey, subscribe } from "@espalier/mesh";
-import type { DeclarationOf } from "../documents/journal.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
+import type { DeclarationOf } from "../facts/feed-declaration.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { FeedRole } from "./decide-role.ts";
 import { canBeOutbid, type FeedClaim, type FeedQuality, holdsAgainst, type PostedClaim } from "./feed-claim.ts";

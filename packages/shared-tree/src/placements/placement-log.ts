@@ -1,9 +1,9 @@
 import type { Clock, Meter, RouterId } from "@espalier/core";
 import type { HybridClock, Origin } from "@espalier/mesh";
 import type { PrefixIndex } from "@espalier/prefix-index";
-import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import type { OwnJournal } from "../documents/own-journal.ts";
 import type { EngineEpoch } from "../facts/engine-epoch.ts";
+import type { DeclarationOf, FeedDeclaration } from "../facts/feed-declaration.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { Bindings } from "./bindings.ts";
 import { maxPlacementTtlMs, maxRunBlocks, PlacementItemWriter, type PlacementRecord } from "./placement-item.ts";

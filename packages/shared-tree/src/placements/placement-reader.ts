@@ -1,7 +1,7 @@
 import { counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/core";
 import { type Origin, originKey } from "@espalier/mesh";
-import type { DeclarationOf, FeedDeclaration } from "../documents/journal.ts";
 import { type EngineEpoch, epochId } from "../facts/engine-epoch.ts";
+import type { DeclarationOf, FeedDeclaration } from "../facts/feed-declaration.ts";
 import { type LogRecord, maxRunBlocks, type PlacementRecord, readPlacementItem } from "./placement-item.ts";
 import type { PlacementLogOptions } from "./placement-log.ts";
 import { ReadRuns } from "./read-runs.ts";

@@ -1,9 +1,9 @@
 import type { Clock } from "@espalier/core";
 import { type Origin, originKey } from "@espalier/mesh";
-import type { FeedDeclaration } from "../documents/journal.ts";
 import type { Journals } from "../documents/journal-store.ts";
 import { epochId } from "../facts/engine-epoch.ts";
 import type { FactFold } from "../facts/fact-fold.ts";
+import type { FeedDeclaration } from "../facts/feed-declaration.ts";
 
 /** Journals of dead routers that are kept; beyond it the one that is dead for longest goes. */
 export const maxDeadJournals = 64;

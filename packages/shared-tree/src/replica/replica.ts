@@ -10,11 +10,12 @@ import {
   type ReplicaPorts,
 } from "@espalier/mesh";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
-import type { DeclarationOf, JournalObserver, JournalStats } from "../documents/journal.ts";
+import type { JournalObserver, JournalStats } from "../documents/journal.ts";
 import { type JournalLimits, Journals } from "../documents/journal-store.ts";
 import { epochId } from "../facts/engine-epoch.ts";
 import { FactFold, type FoldState } from "../facts/fact-fold.ts";
 import type { FactEntry } from "../facts/fact-item.ts";
+import type { DeclarationOf } from "../facts/feed-declaration.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import { createFeedReader, type FeedReader } from "../feeds/feed-reader.ts";
 import { FeedTable } from "../feeds/feed-table.ts";

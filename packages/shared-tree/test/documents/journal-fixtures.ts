@@ -2,10 +2,11 @@ import { asRouterId } from "@espalier/core";
 import type { DocumentUpdate, Origin } from "@espalier/mesh";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { applyUpdate, Doc, mergeUpdates } from "yjs";
-import type { FeedDeclaration, JournalObserver } from "../../src/documents/journal.ts";
+import type { JournalObserver } from "../../src/documents/journal.ts";
 import { itemKind } from "../../src/documents/journal-log.ts";
 import { type JournalLimits, Journals } from "../../src/documents/journal-store.ts";
 import { type CheckpointEntry, type FactEntry, type FactRecord, readFactItem } from "../../src/facts/fact-item.ts";
+import type { FeedDeclaration } from "../../src/facts/feed-declaration.ts";
 import type { FeedClaim } from "../../src/feeds/feed-claim.ts";
 
 export const originOf = (router: string, epoch = 1): Origin => ({ router: asRouterId(router), epoch });

@@ -2,11 +2,11 @@ import { asRouterId } from "@espalier/core";
 import { type Origin, originKey } from "@espalier/mesh";
 import { createPrefixIndex, type FactsChunk, type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import type { FeedDeclaration } from "../../src/documents/journal.ts";
 import type { EngineEpoch } from "../../src/facts/engine-epoch.ts";
 import { FactFold, type FactFoldOptions, type ReloadReason } from "../../src/facts/fact-fold.ts";
 import type { CheckpointEntry, FactEntry, FactRecord, GapEntry } from "../../src/facts/fact-item.ts";
 import { FactOpsWriter } from "../../src/facts/fact-ops.ts";
+import type { FeedDeclaration } from "../../src/facts/feed-declaration.ts";
 import { createTargetSlots, type TargetSlots } from "../../src/facts/target-slots.ts";
 
 /** Routers of tests. */

@@ -1,8 +1,9 @@
 import { type Origin, originKey } from "@espalier/mesh";
 import { expect, test } from "vitest";
-import { type FeedDeclaration, type JournalFeed, noteEntry } from "../../src/documents/journal.ts";
+import { type JournalFeed, noteEntry } from "../../src/documents/journal.ts";
 import { epochId } from "../../src/facts/engine-epoch.ts";
 import type { FactEntry, GapEntry } from "../../src/facts/fact-item.ts";
+import type { FeedDeclaration } from "../../src/facts/feed-declaration.ts";
 import { isCovered as isJournalCovered } from "../../src/replica/dead-journals.ts";
 import { checkpoint, feedOf, originOf, record } from "../documents/journal-fixtures.ts";
 

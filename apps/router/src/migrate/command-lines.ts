@@ -1,6 +1,6 @@
 import { EspalierError } from "@espalier/core";
 import { parseYaml } from "@espalier/server";
-import { isSection } from "./translation.ts";
+import { isSection } from "./section.ts";
 
 /** A program that starts another one, whose words stand behind its own. */
 const container = /(^|\/)(docker|podman|nerdctl)$/;

@@ -1,6 +1,6 @@
 import { EspalierError } from "@espalier/core";
 import { formatPath, type Path, parseYaml } from "@espalier/server";
-import { isSection, type Section } from "./translation.ts";
+import { isSection, type Section } from "./section.ts";
 
 /** A configuration, and where its values stand. */
 interface Embedded {

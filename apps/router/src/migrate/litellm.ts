@@ -2,7 +2,8 @@ import { findEmbedded } from "./embedded.ts";
 import { type FlagRouter, type GivenFlags, readRouters } from "./flags/flag-router.ts";
 import { translateGiven } from "./flags/translate-flags.ts";
 import type { Migration } from "./migration.ts";
-import { isSection, type Section, Translation } from "./translation.ts";
+import { isSection, type Section } from "./section.ts";
+import { Translation } from "./translation.ts";
 
 /** Sections whose settings are in the table. */
 const sections = ["router_settings", "litellm_settings", "general_settings"];

@@ -1,5 +1,5 @@
 import { configJsonSchema } from "@espalier/server";
-import { isSection, type Section } from "./translation.ts";
+import { isSection, type Section } from "./section.ts";
 
 /** What is written for a setting of ours: the parts of the JSON Schema that a translation needs. */
 export interface OurSetting {
@@ -28,10 +28,13 @@ function schemaAt(path: string): Section | undefined {
   return schema;
 }
 
-/** @param path keys with dots between them, `[]` for an element of a list; undefined when there is no such setting */
-export function ourSetting(path: string): OurSetting | undefined {
+/**
+ * @param path keys with dots between them, `[]` for an element of a list
+ * @throws Error when there is no such setting
+ */
+export function ourSetting(path: string): OurSetting {
   const schema = schemaAt(path);
-  if (!schema) return undefined;
+  if (!schema) throw new Error(`${path} is no setting`);
   const { type, minimum, maximum, pattern } = longForm(schema);
   const isDuration = typeof pattern === "string" && pattern.includes("(ms|s|m|h)");
   const plain = type === "string" ? (isDuration ? "duration" : "text") : type === "array" ? "list" : "other";

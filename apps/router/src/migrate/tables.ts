@@ -11,3 +11,6 @@ export function readTable(name: string): unknown {
   const url = new URL(`../../migration/${name}.yaml`, import.meta.url);
   return parseYaml(readFileSync(url, "utf8"), `${name}.yaml`).value;
 }
+
+/** The words of a text such as `--queue-size --queue-timeout-secs`. */
+export const wordsOf = (text = ""): readonly string[] => text.split(/\s+/).filter((word) => word !== "");

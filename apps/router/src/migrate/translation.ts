@@ -1,12 +1,8 @@
 import { policyCatalogue } from "@espalier/policies";
 import { formatPath, type Path } from "@espalier/server";
 import type { MigrationEntry } from "./migration.ts";
-
-/** Keys and values of a file, unchecked. */
-export type Section = Readonly<Record<string, unknown>>;
-
-export const isSection = (value: unknown): value is Section =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
+import { ourSetting } from "./our-settings.ts";
+import { isSection } from "./section.ts";
 
 /** Whether a policy of ours takes an option. */
 export const takesOption = (policy: unknown, option: string): boolean =>
@@ -86,17 +82,13 @@ export class Translation {
       this.remark({ ...own, outcome: why === undefined ? "same" : "differs", ...(why === undefined ? {} : { why }) });
   }
 
-  /** A number within the bounds of a setting of ours; the nearest one is taken. */
-  translateNumber(
-    path: string,
-    value: unknown,
-    { min, max, isWhole = true }: { readonly min: number; readonly max: number; readonly isWhole?: boolean },
-    from: Pick<Remark, "theirs" | "plugin" | "ours" | "why">,
-  ): void {
+  /** A number, or what a setting of ours takes that is nearest to it. */
+  translateNumber(path: string, value: unknown, from: Pick<Remark, "theirs" | "plugin" | "ours" | "why">): void {
     if (typeof value !== "number" || !Number.isFinite(value)) {
       this.missing(from.theirs, "it is not a number", `set \`${path}\``, from.plugin);
       return;
     }
+    const { min, max, isWhole } = ourSetting(path);
     const nearest = Math.min(max, Math.max(min, isWhole ? Math.round(value) : value));
     const why = nearest === value ? {} : { why: `${value} is not a value that it takes` };
     this.translate(path, nearest, { ...from, ...why });

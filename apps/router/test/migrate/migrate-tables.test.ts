@@ -5,6 +5,7 @@
 import { describe, expect, test } from "vitest";
 import { type FlagRow, flagsOf, howOf } from "../../src/migrate/flags/flag-router.ts";
 import { foreignRouters } from "../../src/migrate/flags/foreign-routers.ts";
+import { llmdPlugins, type ParameterRule } from "../../src/migrate/llm-d/plugins.ts";
 import { readTable } from "../../src/migrate/tables.ts";
 import { namedSettings, ourSettings, ourWords, unknownNames } from "./our-names.ts";
 
@@ -47,5 +48,55 @@ describe.each(named)("%s", (_, row) => {
     });
     const known = namedSettings(text);
     expect(alike.filter((path) => !known.some((name) => path.startsWith(name) || name.startsWith(path)))).toEqual([]);
+  });
+});
+
+const plugins = (readTable("llm-d") as { plugins: readonly (Readonly<Record<string, unknown>> & PluginRow)[] }).plugins;
+
+interface PluginRow {
+  readonly ours?: string;
+  readonly why?: string;
+  readonly instead?: string;
+  readonly lacks?: string;
+  readonly weight?: string;
+  readonly parameters?: Readonly<Record<string, ParameterRule>>;
+}
+
+const kinds = new Set(Object.values(llmdPlugins).map(({ kind }) => kind as string));
+const pluginKeys = ["ours", "why", "instead", "lacks", "policy", "weight", "factor", "reads", "parameters"];
+const pluginNames = new Set(Object.keys(llmdPlugins));
+
+/** The parameters of a row, with those of its sections. */
+function parametersOf(rules: PluginRow["parameters"] = {}): readonly Exclude<ParameterRule, "read">[] {
+  return Object.values(rules).flatMap((rule) => {
+    if (rule === "read") return [];
+    return "parameters" in rule ? parametersOf(rule.parameters) : [rule];
+  });
+}
+
+describe.each(plugins.map((row) => [String(Object.values(row)[0]), row] as const))("%s", (_, row) => {
+  test("has the keys that the translation reads, and names settings that there are", () => {
+    expect(Object.keys(row).filter((key) => !kinds.has(key) && !pluginKeys.includes(key))).toEqual([]);
+    const rules = parametersOf(row.parameters);
+    for (const rule of rules) {
+      expect([["same"], ["sets"], ["instead", "why"], ["instead", "unless", "why"]]).toContainEqual(
+        Object.keys(rule).toSorted(),
+      );
+    }
+    const set = [
+      ...rules.flatMap((rule) => ("sets" in rule ? [rule.sets] : [])),
+      ...(row.weight === undefined ? [] : [`policy.${row.weight}`]),
+    ];
+    expect(set.filter((path) => !ourSettings.has(path))).toEqual([]);
+    const text = [row.ours, row.why, row.instead, ...rules.flatMap((rule) => Object.values(rule))].join(" ");
+    expect(unknownNames(text).filter((name) => !pluginNames.has(name))).toEqual([]);
+  });
+
+  const isAbsent = row.ours === undefined && row.weight === undefined;
+  test.runIf(isAbsent)("names what is here instead, or words of which no setting has one", () => {
+    expect(row.why).toEqual(expect.any(String));
+    const words = row.lacks?.split(" ") ?? [];
+    expect([...words, ...(`${row.why} ${row.instead}`.match(/`[^`]+`/g) ?? [])]).not.toEqual([]);
+    expect(words.filter((word) => ourWords.has(word))).toEqual([]);
   });
 });

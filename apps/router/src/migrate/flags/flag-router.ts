@@ -1,6 +1,6 @@
 import { type FlagEntry, flagCatalogue } from "@espalier/server";
 import type { MigrationEntry } from "../migration.ts";
-import { readTable } from "../tables.ts";
+import { readTable, wordsOf } from "../tables.ts";
 import type { Translation } from "../translation.ts";
 
 /** What became of a flag, where the table's words do not fit the value. */
@@ -83,8 +83,6 @@ export function readRouters(name: string, finish: Finish): Readonly<Record<strin
     }),
   );
 }
-
-const wordsOf = (text = ""): readonly string[] => text.split(/\s+/).filter((word) => word !== "");
 
 /** Every flag of a row, in the order of the table. */
 export const flagsOf = ({ flags, switches, lists }: FlagRow) =>

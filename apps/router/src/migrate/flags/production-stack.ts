@@ -1,6 +1,7 @@
 import { parseYaml } from "@espalier/server";
 import type { Migration } from "../migration.ts";
-import { isSection, type Section, type Translation } from "../translation.ts";
+import { isSection, type Section } from "../section.ts";
+import type { Translation } from "../translation.ts";
 import type { Finish, FlagRouter, GivenFlags } from "./flag-router.ts";
 import { givenValue, setCollector, translateFlags } from "./translate-flags.ts";
 

@@ -131,9 +131,7 @@ function setValue(flag: string, values: readonly string[], row: FlagRow, transla
   const written = row.to ?? mapped ?? writtenValue(path, values, row);
   const why = row.values && mapped === undefined ? undefined : row.why;
   const from = { theirs, ...(row.ours === undefined ? {} : { ours: row.ours }), ...(why === undefined ? {} : { why }) };
-  const { min, max, isWhole } = ourSetting(path) ?? {};
-  const isBounded = row.sets !== undefined && typeof written === "number" && min !== undefined && max !== undefined;
-  if (isBounded) translation.translateNumber(path, written, { min, max, isWhole: isWhole ?? false }, from);
+  if (row.sets !== undefined && typeof written === "number") translation.translateNumber(path, written, from);
   else translation.translate(path, written, from);
 }
 
@@ -146,7 +144,7 @@ function writtenValue(path: string, values: readonly string[], { as }: FlagRow):
     const pairs = values.flatMap((list) => list.split(",")).map((pair) => pair.trim().split(/[:=](.*)/s));
     return Object.fromEntries(pairs.map(([alias = "", model = ""]) => [alias, model]));
   }
-  const { type } = ourSetting(path) ?? {};
+  const { type } = ourSetting(path);
   if (type === "list") return values;
   const isBare = /^-?\d+(\.\d+)?$/.test(value);
   if (isBare && type === "duration") return `${value}s`;

@@ -1,14 +1,12 @@
 import { formatDuration, formatSize, type Path } from "@espalier/server";
-import { isSection, type Section, type Translation } from "../translation.ts";
+import { ourSetting } from "../our-settings.ts";
+import { isSection, type Section } from "../section.ts";
+import type { Translation } from "../translation.ts";
 import type { LlmdConfig, LlmdPlugin } from "./read-config.ts";
 import { parseGoDuration, parseQuantity } from "./units.ts";
 
 /** Bounds of our settings. */
-const queued = { min: 0, max: 1_000_000 };
-const queuedBytes = { min: 1_024, max: 64 * 1_073_741_824 };
 const heldMs = { min: 10, max: 3_600_000 };
-const pendingTokens = { min: 1, max: 1_000_000_000 };
-const waiting = { min: 1, max: 1_000_000 };
 const maxClasses = 16;
 /** The defaults of llm-d's utilization detector. */
 const defaultQueueDepth = 5;
@@ -59,8 +57,8 @@ export function translateFlowControl(config: LlmdConfig, translation: Translatio
 function translateQueues(flowControl: Section, config: LlmdConfig, translation: Translation): void {
   translation.remark({ theirs: ["featureGates"], outcome: "same", ours: "`admission.mode: on`" });
   const bands = readBands(flowControl, config, translation);
-  translateBound("maxRequests", "admission.max-queued", queued, (value) => value);
-  translateBound("maxBytes", "admission.max-queued-bytes", queuedBytes, formatSize);
+  translateBound("maxRequests", "admission.max-queued", (value) => value);
+  translateBound("maxBytes", "admission.max-queued-bytes", formatSize);
   const ttlMs = duration("defaultRequestTTL") ?? defaultTtlMs;
   const held = ttlMs === 0 ? heldMs.max : Math.min(heldMs.max, Math.max(heldMs.min, ttlMs));
   translation.translate("endpoint-picker.answer-within", formatDuration(held), {
@@ -90,12 +88,7 @@ function translateQueues(flowControl: Section, config: LlmdConfig, translation: 
     translation.set("admission.default-class", nameOf(0));
   }
 
-  function translateBound(
-    key: "maxRequests" | "maxBytes",
-    setting: string,
-    { min, max }: { readonly min: number; readonly max: number },
-    write: (value: number) => unknown,
-  ): void {
+  function translateBound(key: "maxRequests" | "maxBytes", setting: string, write: (value: number) => unknown): void {
     const whole = parseQuantity(flowControl[key]);
     const isTotal = whole !== undefined && whole > 0;
     const parts = bands.flatMap((band) => band[key] ?? []);
@@ -103,6 +96,7 @@ function translateQueues(flowControl: Section, config: LlmdConfig, translation: 
       translation.missing(["flowControl", key], "it is not a quantity such as 500, 1k or 10Gi", `set \`${setting}\``);
     }
     if (!isTotal && parts.length === 0) return;
+    const { min, max } = ourSetting(setting);
     const value = isTotal ? whole : parts.reduce((sum, part) => sum + part, 0);
     translation.translate(setting, write(Math.min(max, Math.max(min, Math.round(value)))), {
       theirs: isTotal ? ["flowControl", key] : ["flowControl", "priorityBands"],
@@ -224,7 +218,6 @@ function translateDetector(isOn: boolean, config: LlmdConfig, translation: Trans
 
 function translateUtilization(detector: LlmdPlugin | undefined, translation: Translation): void {
   const { queueDepthThreshold = defaultQueueDepth, kvCacheUtilThreshold = defaultKvUse } = detector?.parameters ?? {};
-  const share = { min: 0, max: 1, isWhole: false };
   translation.remark({
     theirs: detector ? (detector.path ?? detector.name) : "the default saturation detector",
     ...(detector ? { plugin: detector } : {}),
@@ -233,9 +226,9 @@ function translateUtilization(detector: LlmdPlugin | undefined, translation: Tra
     why: "each engine has its limits; theirs are for the mean of the pool",
   });
   const fromQueue = ofDetector(detector, "queueDepthThreshold");
-  translation.translateNumber("admission.max-waiting", queueDepthThreshold, waiting, fromQueue);
+  translation.translateNumber("admission.max-waiting", queueDepthThreshold, fromQueue);
   const fromKvUse = ofDetector(detector, "kvCacheUtilThreshold");
-  translation.translateNumber("admission.max-kv-use", kvCacheUtilThreshold, share, fromKvUse);
+  translation.translateNumber("admission.max-kv-use", kvCacheUtilThreshold, fromKvUse);
 }
 
 function translateConcurrency(detector: LlmdPlugin, translation: Translation): void {
@@ -251,6 +244,7 @@ function translateConcurrency(detector: LlmdPlugin, translation: Translation): v
   if (concurrencyMode === "requests") return;
   const classes = translation.get("admission.classes");
   const names = Array.isArray(classes) ? (classes as readonly Section[]) : [{ name: "default" }];
+  const pendingTokens = ourSetting("admission.classes[].max-pending-tokens");
   const value = typeof maxTokenConcurrency === "number" ? maxTokenConcurrency : pendingTokens.max;
   const tokens = Math.min(pendingTokens.max, Math.max(pendingTokens.min, Math.round(value)));
   translation.remark({

@@ -1,6 +1,7 @@
 import type { policyCatalogue } from "@espalier/policies";
 import type { Path } from "@espalier/server";
-import { isSection, type Translation } from "../translation.ts";
+import { isSection } from "../section.ts";
+import type { Translation } from "../translation.ts";
 import type { LlmdConfig, LlmdPlugin, LlmdProfile } from "./read-config.ts";
 
 type PolicyName = keyof typeof policyCatalogue;
@@ -31,7 +32,7 @@ function policyOf(profile: LlmdProfile): PolicyName | undefined {
   const types = profile.plugins.map(({ plugin }) => plugin.type);
   const has = (...wanted: readonly string[]): boolean => wanted.some((type) => types.includes(type));
   const predicts = profile.plugins.some(({ plugin }) => plugin.parameters.ttftSource === "latencyPredictor");
-  const weighed = profile.plugins.flatMap(({ plugin }) => plugin.rule?.weight?.option ?? []);
+  const weighed = profile.plugins.flatMap(({ plugin }) => plugin.rule?.weight ?? []);
   const looksAtCaches = weighed.includes("prefix-cache-weight");
   if (has("latency-scorer", "slo-headroom-tier-filter") || predicts) return "predicted_latency";
   if (has("session-affinity-filter")) return "sticky";
@@ -59,7 +60,8 @@ export function translatePolicy(config: LlmdConfig, translation: Translation): v
     });
   }
   for (const { plugin, weight, path } of profile.plugins) {
-    if (plugin.rule?.weight) addWeight(plugin, plugin.rule.weight, { weight, path, policy }, translation);
+    const { weight: option, factor = 1 } = plugin.rule ?? {};
+    if (option !== undefined) addWeight(plugin, { option, factor }, { weight, path, policy }, translation);
   }
   if (policy !== "epp_weighted") return;
   for (const option of standardWeights) translation.set(`policy.${option}`, 0);
@@ -136,10 +138,5 @@ export function translateDisaggregation(config: LlmdConfig, translation: Transla
     return;
   }
   const from = isAlways ? (decider.path ?? theirs) : [...(decider?.path ?? []), "parameters", "nonCachedTokens"];
-  translation.translateNumber(
-    threshold,
-    tokens,
-    { min: 1, max: neverTokens },
-    { theirs: from, plugin: decider ?? handler },
-  );
+  translation.translateNumber(threshold, tokens, { theirs: from, plugin: decider ?? handler });
 }

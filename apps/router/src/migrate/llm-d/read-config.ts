@@ -1,6 +1,6 @@
 import { type Path, type Problem, problemsError } from "@espalier/server";
 import { findEmbedded } from "../embedded.ts";
-import { isSection, type Section } from "../translation.ts";
+import { isSection, type Section } from "../section.ts";
 import { llmdPlugins, type PluginRule } from "./plugins.ts";
 
 export interface LlmdPlugin {

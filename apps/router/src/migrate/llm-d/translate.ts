@@ -1,7 +1,9 @@
 import { didYouMean } from "@espalier/core";
 import { formatDuration, type Path } from "@espalier/server";
 import type { Migration } from "../migration.ts";
-import { isSection, type Section, Translation, takesOption } from "../translation.ts";
+import { ourSetting } from "../our-settings.ts";
+import { isSection, type Section } from "../section.ts";
+import { Translation, takesOption } from "../translation.ts";
 import { remarkUnknown, translateFlowControl } from "./flow-control.ts";
 import { llmdPlugins, type ParameterRule, type ParameterRules } from "./plugins.ts";
 import { mainProfile, translateDisaggregation, translatePolicy } from "./policy.ts";
@@ -12,10 +14,7 @@ import { parseGoDuration } from "./units.ts";
 const pickerPort = 9_002;
 const defaultBlockSize = 16;
 const defaultPrefixBlocks = 2_048;
-const maxPrefixTokens = 100_000_000;
-const placementTokens = { min: 1_024, max: 1_000_000_000 };
 const scrapeMs = { min: 50, max: 600_000 };
-const maxFallbacks = 8;
 const maxSessionKeys = 16;
 const agentHeaders = ["x-claude-code-session-id", "x-session-affinity", "session-id", "session_id"];
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/;
@@ -116,7 +115,7 @@ function translatePlugin(plugin: LlmdPlugin, config: LlmdConfig, translation: Tr
   // What a detector comes to depends on its parameters and on the gate.
   if (rule.kind !== "saturation detector") remarkRule(plugin, path, translation);
   if (rule.ours === undefined) return;
-  translateParameters(plugin, plugin.parameters, rule.parameters ?? {}, [...path, "parameters"], translation);
+  translateParameters(plugin, plugin.parameters, rule.parameters, [...path, "parameters"], translation);
   translateSpecial(plugin, [...path, "parameters"], translation);
 }
 
@@ -154,32 +153,30 @@ function translateParameter(
   translation: Translation,
 ): void {
   const from = { theirs, plugin };
-  switch (rule.rule) {
-    case "read":
-      return;
-    case "same":
-      translation.remark({ ...from, outcome: "same", ours: rule.ours });
-      return;
-    case "section":
-      if (isSection(value)) translateParameters(plugin, value, rule.parameters, theirs, translation);
-      else translation.remark({ ...from, outcome: "missing", why: "it is no section", instead: "look for a mistake" });
-      return;
-    case "setting":
-      translation.translateNumber(rule.path, value, rule, from);
-      return;
-    case "text":
-      translateText(plugin, value, rule.path, theirs, translation);
-      return;
-    case "option":
-      translateOption(rule.option, value, { ...from, isWhole: rule.isWhole ?? false }, translation);
-      return;
-    case "missing":
-      if (value === rule.unless) return;
+  if (rule === "read") return;
+  if ("same" in rule) translation.remark({ ...from, outcome: "same", ours: rule.same });
+  else if ("sets" in rule) translateSetting(rule.sets, value, from, translation);
+  else if ("why" in rule) {
+    if (value !== rule.unless)
       translation.remark({ ...from, outcome: "missing", why: rule.why, instead: rule.instead });
-  }
+  } else if (isSection(value)) translateParameters(plugin, value, rule.parameters, theirs, translation);
+  else translation.remark({ ...from, outcome: "missing", why: "it is no section", instead: "look for a mistake" });
 }
 
-function translateText(plugin: LlmdPlugin, value: unknown, path: string, theirs: Path, translation: Translation): void {
+/** What a parameter belongs to, and where it is written. */
+interface From {
+  readonly theirs: Path;
+  readonly plugin: LlmdPlugin;
+}
+
+function translateSetting(path: string, value: unknown, from: From, translation: Translation): void {
+  const [option] = /(?<=^policy\.).*/.exec(path) ?? [];
+  if (option !== undefined) translateOption(option, value, from, translation);
+  else if (ourSetting(path).type === "number") translation.translateNumber(path, value, from);
+  else translateText(path, value, from, translation);
+}
+
+function translateText(path: string, value: unknown, { theirs, plugin }: From, translation: Translation): void {
   const isPlace = path === "kv-events.listen";
   if (typeof value !== "string" || value === "" || (isPlace && !zmqPlace.test(value))) {
     translation.missing(theirs, "it is not a value that it takes", `set \`${path}\``, plugin);
@@ -190,16 +187,10 @@ function translateText(plugin: LlmdPlugin, value: unknown, path: string, theirs:
   translation.translate(path, value, { theirs, plugin, ...(isPlace ? { why } : {}) });
 }
 
-function translateOption(
-  option: string,
-  value: unknown,
-  { isWhole, ...from }: { readonly theirs: Path; readonly plugin: LlmdPlugin; readonly isWhole: boolean },
-  translation: Translation,
-): void {
+function translateOption(option: string, value: unknown, from: From, translation: Translation): void {
   const policy = translation.get("policy.name");
   if (typeof policy === "string" && takesOption(policy, option)) {
-    const bounds = optionBounds[option] ?? { min: 0, max: 1 };
-    translation.translateNumber(`policy.${option}`, value, { ...bounds, isWhole }, from);
+    translation.translateNumber(`policy.${option}`, value, from);
     return;
   }
   translation.remark({
@@ -210,14 +201,6 @@ function translateOption(
   });
 }
 
-const optionBounds: Readonly<Record<string, { readonly min: number; readonly max: number }>> = {
-  "max-idle-seconds": { min: 1, max: 86_400 },
-  "token-load-threshold": { min: 1, max: 1_000_000_000 },
-  "max-ttft-penalty-ms": { min: 0, max: 86_400_000 },
-  "prefill-tokens-per-second": { min: 1, max: 100_000_000 },
-  "max-prefix-tokens": { min: 1, max: maxPrefixTokens },
-};
-
 /** Parameters that take part in something together. */
 function translateSpecial(plugin: LlmdPlugin, path: Path, translation: Translation): void {
   const { type, parameters } = plugin;
@@ -225,12 +208,11 @@ function translateSpecial(plugin: LlmdPlugin, path: Path, translation: Translati
   if (type === "approx-prefix-cache-producer") translatePrefixSizes(plugin, path, translation);
   if (type === "burst-prefix-cache-producer" && typeof parameters.maxPrefixTokensToMatch === "number") {
     const value = parameters.maxPrefixTokensToMatch;
-    translateOption("max-prefix-tokens", value, { ...from("maxPrefixTokensToMatch"), isWhole: true }, translation);
+    translateOption("max-prefix-tokens", value, from("maxPrefixTokensToMatch"), translation);
   }
   const { maxNumOfEndpoints } = parameters;
   if (type.endsWith("-picker") && typeof maxNumOfEndpoints === "number" && maxNumOfEndpoints > 1) {
-    const bounds = { min: 0, max: maxFallbacks };
-    translation.translateNumber("endpoint-picker.fallbacks", maxNumOfEndpoints - 1, bounds, from("maxNumOfEndpoints"));
+    translation.translateNumber("endpoint-picker.fallbacks", maxNumOfEndpoints - 1, from("maxNumOfEndpoints"));
   }
   if (type !== "metrics-data-source" && type !== "models-data-source") return;
   if (parameters.scheme === "https") {
@@ -272,17 +254,13 @@ function translatePrefixSizes(plugin: LlmdPlugin, path: Path, translation: Trans
   if (matched !== undefined) {
     const key = isByBlocks ? "maxPrefixBlocksToMatch" : "maxPrefixTokensToMatch";
     const theirs = [...path, parameters[key] === undefined ? "maxPrefixTokensToMatch" : key];
-    translateOption(
-      "max-prefix-tokens",
-      matched === 0 ? maxPrefixTokens : matched,
-      { theirs, plugin, isWhole: true },
-      translation,
-    );
+    const { max } = ourSetting("policy.max-prefix-tokens");
+    translateOption("max-prefix-tokens", matched === 0 ? max : matched, { theirs, plugin }, translation);
   }
   const capacity = numberOf("lruCapacityPerServer");
   if (capacity === undefined) return;
   const from = { theirs: [...path, "lruCapacityPerServer"], plugin };
-  translation.translateNumber("prefix.placement-tokens", capacity * blockSize, placementTokens, from);
+  translation.translateNumber("prefix.placement-tokens", capacity * blockSize, from);
 }
 
 /** Prompts are tokenized for KV events, and where llm-d asks an engine for their tokens. */

@@ -277,12 +277,10 @@ export class OwnJournal {
 
   /** Clocks of obsolete items. */
   #takeDeletions(): number[] {
-    const deletions = this.#emptyClocks;
+    const empty = this.#emptyClocks;
     this.#emptyClocks = [];
-    for (const { clock } of this.#settled.takeDeletable()) deletions.push(clock);
-    for (const { clock } of this.#placements.takeDeletable()) deletions.push(clock);
-    deletions.push(...this.#feeds.takeEnded(this.#placements));
-    return deletions;
+    const items = [...this.#settled.takeDeletable(), ...this.#placements.takeDeletable()];
+    return [...empty, ...items, ...this.#feeds.takeEnded(this.#placements)];
   }
 
   #hasMuchToDelete(): boolean {

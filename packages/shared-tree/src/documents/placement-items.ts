@@ -1,6 +1,5 @@
 import { BinaryHeap } from "@espalier/core";
 import { itemOverheadBytes } from "./journal-document.ts";
-import type { DeletableItem } from "./settled-items.ts";
 
 interface PlacementItem {
   readonly number: number;
@@ -133,10 +132,10 @@ export class PlacementItems {
     }
   }
 
-  /** Items to delete; the call takes them. */
-  takeDeletable(): readonly DeletableItem[] {
+  /** Clocks of items to delete; the call takes them. */
+  takeDeletable(): readonly number[] {
     this.#deletableBytes = 0;
-    return this.#deletable.splice(0).map(({ clock, byteLength }) => ({ clock: clock!, byteLength }));
+    return this.#deletable.splice(0).map(({ clock }) => clock!);
   }
 
   #doom(item: PlacementItem): void {

@@ -1,4 +1,4 @@
-import type { FactEntry } from "../facts/fact-item.ts";
+import { type FactEntry, lastMessageOf } from "../facts/fact-item.ts";
 import { itemOverheadBytes } from "./journal-document.ts";
 
 /** An item of facts in the own log. */
@@ -30,12 +30,6 @@ export class FeedItems {
   constructor(number: number) {
     this.number = number;
   }
-}
-
-/** An item of the own log that may be deleted. */
-export interface DeletableItem {
-  readonly clock: number;
-  readonly byteLength: number;
 }
 
 /**
@@ -79,7 +73,7 @@ export class SettledItems {
       return;
     }
     feed.ops += ops;
-    const last = entry.kind === "gap" ? entry.to : entry.sequence;
+    const last = lastMessageOf(entry);
     if (last <= feed.settled) return;
     const before = feed.unsettled.get(item);
     if (before === undefined) item.open += 1;
@@ -132,9 +126,9 @@ export class SettledItems {
     }
   }
 
-  /** Obsolete items; the call takes them. */
-  takeDeletable(): readonly DeletableItem[] {
-    const taken = this.#deletable.splice(0) as (Item & { clock: number })[];
+  /** Clocks of obsolete items; the call takes them. */
+  takeDeletable(): readonly number[] {
+    const taken = this.#deletable.splice(0);
     this.#deletableBytes = 0;
     for (const item of taken) {
       this.#log.delete(item);
@@ -146,7 +140,7 @@ export class SettledItems {
         }
       }
     }
-    return taken;
+    return taken.map(({ clock }) => clock!);
   }
 
   /** Retired feeds that no item mentions any more; the call takes them. */

@@ -9,6 +9,11 @@ export interface BatchMark {
   readonly checksum: number;
 }
 
+/** The mark alone of what has one. */
+export function markOf({ sequence, timestampUs, checksum }: BatchMark): BatchMark {
+  return { sequence, timestampUs, checksum };
+}
+
 /** One run of an engine's process, named by its earliest known message. */
 export interface EngineEpoch extends BatchMark {
   /** Id of the epoch before it, if the router that named it knew one. */
@@ -90,8 +95,7 @@ export class EpochOrder {
     const id = epochId(epoch);
     let known = this.#epochs.get(id);
     if (!known) {
-      const { sequence, timestampUs, checksum } = epoch;
-      const mark = { sequence, timestampUs, checksum };
+      const mark = markOf(epoch);
       known = { id, mark, epoch: { ...mark, predecessor: null }, predecessors: [], hasMissed: false };
       this.#epochs.set(id, known);
     } else if (epoch.predecessor === null || known.predecessors.includes(epoch.predecessor)) return known;

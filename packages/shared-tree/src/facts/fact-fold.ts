@@ -2,7 +2,7 @@ import { type Cancel, type Clock, type Meter, type RouterId, silentMeter } from 
 import type { FoldStatement, Origin, SnapshotSink } from "@espalier/mesh";
 import { subscribe } from "@espalier/mesh";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
-import { type BatchMark, type EngineEpoch, epochId, type KnownEpoch, never } from "./engine-epoch.ts";
+import { type BatchMark, type EngineEpoch, epochId, type KnownEpoch, markOf, never } from "./engine-epoch.ts";
 import type { FactEntry } from "./fact-item.ts";
 import type { DeclarationOf, FeedDeclaration } from "./feed-declaration.ts";
 import {
@@ -199,9 +199,8 @@ export class FactFold {
   replaceState({ target, epoch, mark, isComplete, tellAll }: FoldReplacement): boolean {
     const fold = this.#targets.get(target);
     if (!fold || fold.epoch?.id !== epochId(epoch)) return false;
-    const { sequence, timestampUs, checksum } = mark;
-    const last = { sequence, timestampUs, checksum };
-    fold.reset({ position: sequence, last, incompleteFrom: isComplete ? never : epoch.sequence });
+    const { sequence: position } = mark;
+    fold.reset({ position, last: markOf(mark), incompleteFrom: isComplete ? never : epoch.sequence });
     this.#context.sink.aim(fold.slot);
     tellAll(this.#context.sink);
     fold.advance();

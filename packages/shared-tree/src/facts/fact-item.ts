@@ -229,3 +229,10 @@ export interface CheckpointEntry extends BatchMark {
 }
 
 export type FactEntry = FactRecord | GapEntry | CheckpointEntry;
+
+/** The last message that an entry covers. */
+export function lastMessageOf(
+  entry: Pick<FactRecord, "kind" | "sequence"> | Pick<GapEntry, "kind" | "to"> | CheckpointEntry,
+): number {
+  return entry.kind === "gap" ? entry.to : entry.sequence;
+}

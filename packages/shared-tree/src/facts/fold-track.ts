@@ -1,6 +1,6 @@
 import type { Origin } from "@espalier/mesh";
 import type { CheckpointTable, StatedCheckpoint } from "./checkpoint-table.ts";
-import { type BatchMark, type FoldPoint, never } from "./engine-epoch.ts";
+import { type BatchMark, type FoldPoint, markOf, never } from "./engine-epoch.ts";
 import type { FactRecord } from "./fact-item.ts";
 import { applyFactOps } from "./fact-ops.ts";
 import type { FoldContext, SharedBytes } from "./fold-context.ts";
@@ -186,14 +186,14 @@ export class FoldTrack {
   }
 
   #step(record: Omit<FactRecord, "kind" | "feed">): void {
-    const { sequence, timestampUs, checksum } = record;
+    const { sequence } = record;
     const { sink } = this.#context;
     sink.aim(this.#slot, this.#kept);
     const keptBytes = this.#kept?.byteLength ?? 0;
     applyFactOps(record.ops, sink);
     if (sink.wasCleared) this.isUnfounded = false;
     this.#position = sequence;
-    this.#last = { sequence, timestampUs, checksum };
+    this.#last = markOf(record);
     if (!record.isComplete) this.markIncomplete(sequence);
     if (this.#kept) this.#accountKept(keptBytes);
   }
@@ -394,8 +394,7 @@ export class WaitingRecords {
 }
 
 function waitingRecord(origin: Origin, record: FactRecord): WaitingRecord {
-  const { sequence, timestampUs, checksum, isComplete } = record;
-  return { sequence, timestampUs, checksum, isComplete, ops: record.ops.slice(), origin };
+  return { ...markOf(record), isComplete: record.isComplete, ops: record.ops.slice(), origin };
 }
 
 /** Complete ones rank first, then the lowest router, then the lowest epoch. */

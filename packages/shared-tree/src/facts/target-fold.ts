@@ -7,6 +7,7 @@ import {
   EpochOrder,
   type FoldPoint,
   type KnownEpoch,
+  markOf,
   startOf,
 } from "./engine-epoch.ts";
 import type { FoldState, ReloadReason } from "./fact-fold.ts";
@@ -218,8 +219,8 @@ export class TargetFold {
       this.advance();
     }
     if (highest && highest.checkpoint.sequence > track.position) {
-      const { sequence, timestampUs, checksum } = highest.checkpoint;
-      track.moveTo({ ...track.point, position: sequence, last: { sequence, timestampUs, checksum } });
+      const last = markOf(highest.checkpoint);
+      track.moveTo({ ...track.point, position: last.sequence, last });
     }
   }
 
@@ -333,7 +334,7 @@ export function contentOf(index: PrefixIndex, slot: number): TargetContent {
 }
 
 /** Blocks of a target in all tiers. */
-function blocksOf(index: PrefixIndex, slot: number): number {
+export function blocksOf(index: Pick<PrefixIndex, "factBlockCount">, slot: number): number {
   let blocks = 0;
   for (const inTier of [0, 1, 2, 3] as const) blocks += index.factBlockCount(slot, inTier);
   return blocks;

@@ -1,4 +1,11 @@
-import { type BatchMark, type EngineEpoch, epochId, isUnread, unreadEpochAfter } from "../facts/engine-epoch.ts";
+import {
+  type BatchMark,
+  type EngineEpoch,
+  epochId,
+  isUnread,
+  markOf,
+  unreadEpochAfter,
+} from "../facts/engine-epoch.ts";
 import type { FoldState } from "../facts/fact-fold.ts";
 import { lastSequenceOf } from "./takeover.ts";
 
@@ -14,12 +21,13 @@ export class MarkHistory {
   readonly #timestamps = new Float64Array(maxKnownMarks);
   readonly #checksums = new Uint32Array(maxKnownMarks);
 
-  add({ sequence, timestampUs, checksum }: BatchMark): void {
+  add(mark: BatchMark): void {
+    const { sequence, timestampUs, checksum } = mark;
     const at = sequence % maxKnownMarks;
     this.#sequences[at] = sequence;
     this.#timestamps[at] = timestampUs;
     this.#checksums[at] = checksum;
-    this.newest = { sequence, timestampUs, checksum };
+    this.newest = markOf(mark);
     this.earliest ??= this.newest;
   }
 

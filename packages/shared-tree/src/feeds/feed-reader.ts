@@ -4,14 +4,14 @@ import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
 import type { OwnJournal } from "../documents/own-journal.ts";
 import { type BatchMark, type EngineEpoch, epochId } from "../facts/engine-epoch.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
-import type { FactEntry } from "../facts/fact-item.ts";
+import { type FactEntry, lastMessageOf } from "../facts/fact-item.ts";
 import { FactOpsWriter } from "../facts/fact-ops.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { FeedRole } from "./decide-role.ts";
 import { type FeedClaim, type FeedQuality, OwnClaim } from "./feed-claim.ts";
 import { FeedEpoch } from "./feed-epoch.ts";
 import { checkFeedLimits, type FeedReaderLimits, FeedWriter } from "./feed-writer.ts";
-import { type KeptEntry, KeptRecords, lastMessageOf, lastSequenceOf, planTakeover } from "./takeover.ts";
+import { type KeptEntry, KeptRecords, lastSequenceOf, planTakeover } from "./takeover.ts";
 
 /** What a reader writes to the own journal. */
 export type FeedJournal = Pick<

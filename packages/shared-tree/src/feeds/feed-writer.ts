@@ -1,8 +1,8 @@
 import { counterBy, counterOf, type Meter } from "@espalier/core";
-import { type Tier, tierNames } from "@espalier/prefix-index";
-import { type BatchMark, type EngineEpoch, epochId } from "../facts/engine-epoch.ts";
+import { type BatchMark, type EngineEpoch, epochId, markOf } from "../facts/engine-epoch.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
-import type { CheckpointEntry, FactEntry } from "../facts/fact-item.ts";
+import { type CheckpointEntry, type FactEntry, lastMessageOf } from "../facts/fact-item.ts";
+import { blocksOf } from "../facts/target-fold.ts";
 import { isSameMessage } from "./feed-epoch.ts";
 import type { FeedJournal, FeedReaderOptions } from "./feed-reader.ts";
 import { type KeptEntry, lastSequenceOf, type TakeoverPlan } from "./takeover.ts";
@@ -56,8 +56,7 @@ export class FeedWriter {
   countBlocks(): number {
     const { index, slots, key } = this.#options;
     const slot = slots.find(key);
-    if (slot < 0) return 0;
-    return tierNames.reduce((sum, _name, tier) => sum + index.factBlockCount(slot, tier as Tier), 0);
+    return slot < 0 ? 0 : blocksOf(index, slot);
   }
 
   /** States what the target holds. */
@@ -143,9 +142,9 @@ export class OwnFeeds {
   write(epoch: EngineEpoch, entries: readonly KeptEntry[]): void {
     if (entries.length === 0) return;
     const feed = this.#feedOf(epoch);
-    const numbered = entries.map((entry) => numberedEntry(entry, feed.number));
+    const numbered = entries.map((entry) => ({ ...entry, feed: feed.number }));
     for (const entry of numbered) {
-      feed.last = Math.max(feed.last, entry.kind === "gap" ? entry.to : entry.sequence);
+      feed.last = Math.max(feed.last, lastMessageOf(entry));
       this.#journal.writeFact(entry);
     }
     this.#apply(numbered);
@@ -158,22 +157,12 @@ export class OwnFeeds {
     stated: Pick<CheckpointEntry, "isComplete" | "blocks" | "digest">,
   ): void {
     const feed = this.#feedOf(epoch);
-    const { sequence, timestampUs, checksum } = mark;
     const { isComplete, blocks, digest } = stated;
-    const entry: CheckpointEntry = {
-      kind: "checkpoint",
-      feed: feed.number,
-      sequence,
-      timestampUs,
-      checksum,
-      isComplete,
-      blocks,
-      digest,
-    };
-    feed.last = Math.max(feed.last, sequence);
+    const entry = { kind: "checkpoint", feed: feed.number, ...markOf(mark), isComplete, blocks, digest } as const;
+    feed.last = Math.max(feed.last, mark.sequence);
     this.#journal.writeFact(entry);
     this.#apply([entry]);
-    this.#journal.settle(feed.number, sequence);
+    this.#journal.settle(feed.number, mark.sequence);
   }
 
   #apply(entries: readonly FactEntry[]): void {
@@ -244,12 +233,6 @@ export class OwnFeeds {
       this.#fold.declare(declaration);
     }
   }
-}
-
-function numberedEntry(entry: KeptEntry, feed: number): FactEntry {
-  if (entry.kind === "gap") return { kind: "gap", feed, from: entry.from, to: entry.to };
-  const { sequence, timestampUs, checksum, isComplete, ops } = entry;
-  return { kind: "record", feed, sequence, timestampUs, checksum, isComplete, ops };
 }
 
 export interface CheckpointNeed {

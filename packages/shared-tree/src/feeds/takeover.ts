@@ -1,5 +1,6 @@
 import type { BatchMark } from "../facts/engine-epoch.ts";
 import type { FoldState } from "../facts/fact-fold.ts";
+import { lastMessageOf } from "../facts/fact-item.ts";
 
 /** A message's effects or a gap, to be written when this router takes over. */
 export type KeptEntry =
@@ -8,9 +9,6 @@ export type KeptEntry =
 
 /** Memory of an entry next to its bytes. */
 const entryOverheadBytes = 160;
-
-/** The last message that an entry covers. */
-export const lastMessageOf = (entry: KeptEntry): number => (entry.kind === "record" ? entry.sequence : entry.to);
 
 /** The latest records of a feed, in order; over a bound the oldest are dropped. */
 export class KeptRecords {

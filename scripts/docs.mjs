@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { root, setUp } from "./set-up.mjs";
 
 await setUp();
-const { generatedDocuments, withMigrationTables, withNoteLayouts } = await import(
+const { generatedDocuments, withMigrationTables, withLayouts } = await import(
   "../apps/router/src/generated-documents.ts"
 );
 const { namedFigures, withFigures } = await import("../bench/src/document-figures.ts");
@@ -21,7 +21,7 @@ writeFileSync(guide, withMigrationTables(readFileSync(guide, "utf8")));
 console.log("docs/MIGRATION.md");
 
 const protocol = join(root, "docs", "PROTOCOL.md");
-writeFileSync(protocol, withNoteLayouts(readFileSync(protocol, "utf8")));
+writeFileSync(protocol, withLayouts(readFileSync(protocol, "utf8")));
 console.log("docs/PROTOCOL.md");
 
 const readJson = (name) => JSON.parse(readFileSync(join(root, "docs", "benchmarks", name), "utf8"));

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
-import { generatedDocuments, withMigrationTables, withNoteLayouts } from "../src/generated-documents.ts";
+import { generatedDocuments, withLayouts, withMigrationTables } from "../src/generated-documents.ts";
 
 const documents = Object.entries(generatedDocuments());
 
@@ -16,11 +16,11 @@ test("MIGRATION.md has the flags and plugins that translations know; `npm run do
   expect(() => withMigrationTables("# A guide")).toThrow("no line <!-- flags of SGLang");
 });
 
-test("PROTOCOL.md has the layouts of notes as they are declared; `npm run docs` renews it", () => {
+test("PROTOCOL.md has the layouts of frames and notes as they are declared; `npm run docs` renews it", () => {
   const protocol = readFileSync(new URL("../../../docs/PROTOCOL.md", import.meta.url), "utf8");
-  expect(withNoteLayouts(protocol)).toBe(protocol);
+  expect(withLayouts(protocol)).toBe(protocol);
   expect(protocol).toContain("| `rents` | `[key:u32 paidMs:s(600,000)](32)` |");
-  expect(() => withNoteLayouts("# A protocol")).toThrow("no line <!-- layouts of notes");
+  expect(() => withLayouts("# A protocol")).toThrow("no line <!-- layouts of membership");
 });
 
 test("every document has content from the code", () => {

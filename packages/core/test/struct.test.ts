@@ -1,12 +1,21 @@
 import { expect, test } from "vitest";
 import {
   added,
+  after,
   amount,
   bytes,
   capped,
   createSeededRandom,
+  flagged,
+  flags,
+  hash,
   list,
+  messages,
+  name,
+  oneOf,
+  optional,
   repeated,
+  rest,
   scaledVarint,
   signedVarint,
   struct,
@@ -123,4 +132,67 @@ test("a layout tells parts of one, what may be missing, and numbers of items", (
   expect(later.layout).toBe(
     "shares:[f64(5)](2) tenths:v/10(9) more:{offset:s/100(2) ofShares:shares x u32 two:2 x f64(from 0)}?",
   );
+});
+
+const frames = messages({
+  move: [
+    1,
+    struct({
+      from: varint(9, 2),
+      to: after("from"),
+      how: oneOf<"slow" | "fast">("slow", "fast"),
+      parts: list(struct({ flags: flags({ left: 1, named: 4 }), who: flagged(4, name(3)), at: optional(hash) }), 2, 24),
+    }),
+  ],
+  raw: [7, struct({ bytes: rest(4) })],
+});
+type Frame = Parameters<typeof frames.encode>[0];
+const part = { flags: 5, who: "abc", at: [2 ** 32 - 1, 7] } as const;
+const move = {
+  kind: "move",
+  from: 2,
+  to: 300,
+  how: "fast",
+  parts: [part, { flags: 1, who: undefined, at: undefined }],
+};
+
+test("a message of any kind is read as it was written, and refused when something is missing or follows it", () => {
+  const whole = frames.encode(move as Frame);
+  expect(frames.decode(whole)).toEqual(move);
+  for (let length = 0; length < whole.length; length++) {
+    expect(() => frames.decode(whole.subarray(0, length)), `${length} bytes`).toThrow(RangeError);
+  }
+  expect(() => frames.decode(Uint8Array.of(...whole, 0))).toThrow("1 bytes too many");
+  const raw = { kind: "raw", bytes: Uint8Array.of(1, 2, 3, 4) } as const;
+  expect([...frames.encode(raw)]).toEqual([7, 1, 2, 3, 4]);
+  expect(frames.decode(frames.encode(raw))).toEqual(raw);
+});
+
+test.each([
+  ["an unknown kind", [2, 0]],
+  ["less than the least", [1, 1, 0, 0, 0]],
+  ["a difference beyond all numbers", [1, 2, 255, 255, 255, 255, 255, 255, 255, 15, 0, 0]],
+  ["none of the values", [1, 2, 0, 2, 0]],
+  ["an unknown flag", [1, 2, 0, 0, 1, 2, 0]],
+  ["an empty name", [1, 2, 0, 0, 1, 4, 0, 0]],
+  ["a name that is too long", [1, 2, 0, 0, 1, 4, 4, 97, 97, 97, 97, 0]],
+  ["neither there nor missing", [1, 2, 0, 0, 1, 0, 2]],
+  ["more than may be left", [7, 1, 2, 3, 4, 5]],
+])("a message is refused: %s", (_, bytes) => {
+  expect(() => frames.decode(Uint8Array.from(bytes))).toThrow(RangeError);
+});
+
+test("a list of more bytes than it may have is refused, of few items too", () => {
+  const lists = messages({ all: [1, struct({ texts: list(text(8), 9, 10) })] });
+  const both = { kind: "all", texts: ["1234", "123"] } as const;
+  expect(lists.decode(lists.encode(both))).toEqual(both);
+  expect(() => lists.decode(lists.encode({ kind: "all", texts: ["1234", "1234"] }))).toThrow("11 where 10 is the most");
+});
+
+test("layouts of messages tell values, flags and what depends on them", () => {
+  expect(frames.layouts).toEqual({
+    "1 move":
+      "from:v(2-9) to:v after from how:u8(0 slow, 1 fast) parts:[flags:u8(1 left, 4 named) who:t(1-3)?4 at:u8(0, 1) hash?](2; 24 B)",
+    "7 raw": "bytes:rest(4)",
+  });
 });

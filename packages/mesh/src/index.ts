@@ -8,10 +8,13 @@ export {
   type MemberDescription,
   memberDescription,
 } from "./exchange/backend.ts";
+export { bulkFrameLayouts } from "./exchange/bulk-transfer.ts";
+export { documentFrameLayouts } from "./exchange/document-frames.ts";
 export { createHybridClock, type HybridClock, stampMs, stampsPerMs } from "./hybrid-clock.ts";
 export type { ProcessPorts } from "./link/link.ts";
 export { type LinkSecurity, refusedPeer } from "./link/links.ts";
 export { type ProbeResult, probePeer } from "./link/probe.ts";
+export { membershipFrameLayouts } from "./membership/membership-frames.ts";
 export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
 export { type Origin, originKey } from "./origin.ts";
 export { createRedisBackend } from "./redis/redis-backend.ts";

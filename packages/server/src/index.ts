@@ -50,8 +50,8 @@ export type { Reconfiguration } from "./lifecycle/live-config.ts";
 export type { ConfigSource, ReloadOutcome } from "./lifecycle/reloader.ts";
 export type { MeshDescription } from "./mesh/describe-mesh.ts";
 export { probeRouters, type RouterProbe } from "./mesh/probe-routers.ts";
-export { noteLayouts } from "./note-layouts.ts";
 export { type FeedReport, findEventSources, sourceBySpec } from "./prefix/engine-feeds.ts";
+export { protocolLayouts } from "./protocol-layouts.ts";
 export {
   createLogger,
   type LoggerOptions,

@@ -1,16 +1,13 @@
-import { ByteReader, ByteWriter, type Cancel, type Clock } from "@espalier/core";
+import { type Cancel, type Clock, messages, oneOf, rest, struct, varint } from "@espalier/core";
 import type { Link } from "../link/link.ts";
 import type { ExchangeLimits, ExchangeParts } from "./exchange-parts.ts";
 import { PeerFault } from "./peer-fault.ts";
-
-const types = { part: 1, end: 2, credit: 3 } as const;
 
 /**
  * `whole`: everything was sent. `none`: the other end has nothing of it. `busy`: too much is in progress, try again
  * later. `failed`: it could not continue.
  */
 export type BulkOutcome = "whole" | "none" | "busy" | "failed";
-const outcomes: readonly BulkOutcome[] = ["whole", "none", "busy", "failed"];
 
 /** Messages of the channel `bulk`: answers to requests, which may be cut into parts. */
 export type BulkMessage =
@@ -25,54 +22,20 @@ export type BulkMessage =
   /** So many more bytes of parts may be sent. */
   | { readonly kind: "credit"; readonly bytes: number };
 
-/** Every frame starts with its type; numbers are varints. */
+const frames = messages({
+  part: [1, struct({ request: varint(), goesOn: oneOf(false, true), bytes: rest() })],
+  end: [2, struct({ request: varint(), outcome: oneOf<BulkOutcome>("whole", "none", "busy", "failed") })],
+  credit: [3, struct({ bytes: varint() })],
+});
+
+export const bulkFrameLayouts = frames.layouts;
+
 export function encodeBulkMessage(message: BulkMessage): Uint8Array {
-  const writer = new ByteWriter(message.kind === "part" ? message.bytes.length + 16 : 16);
-  writer.u8(types[message.kind]);
-  switch (message.kind) {
-    case "part":
-      writer.varint(message.request);
-      writer.u8(message.goesOn ? 1 : 0);
-      writer.raw(message.bytes);
-      break;
-    case "end":
-      writer.varint(message.request);
-      writer.u8(outcomes.indexOf(message.outcome));
-      break;
-    case "credit":
-      writer.varint(message.bytes);
-  }
-  return writer.copy();
+  return frames.encode(message, message.kind === "part" ? message.bytes.length + 16 : 16);
 }
 
 /** @throws RangeError for bytes that are no such frame */
-export function decodeBulkMessage(frame: Uint8Array): BulkMessage {
-  const reader = new ByteReader(frame);
-  const message = readBody(reader, reader.u8());
-  reader.end();
-  return message;
-}
-
-function readBody(reader: ByteReader, type: number): BulkMessage {
-  switch (type) {
-    case types.part: {
-      const request = reader.varint();
-      const flags = reader.u8();
-      if (flags > 1) throw new RangeError("unknown flags of a part");
-      return { kind: "part", request, goesOn: flags === 1, bytes: reader.raw(reader.remaining) };
-    }
-    case types.end: {
-      const request = reader.varint();
-      const outcome = outcomes[reader.u8()];
-      if (outcome === undefined) throw new RangeError("an unknown outcome");
-      return { kind: "end", request, outcome };
-    }
-    case types.credit:
-      return { kind: "credit", bytes: reader.varint() };
-    default:
-      throw new RangeError(`no bulk message has the type ${type}`);
-  }
-}
+export const decodeBulkMessage: (frame: Uint8Array) => BulkMessage = frames.decode;
 
 /** The content of an answer. Snapshots go before pieces of documents. */
 export interface BulkAnswer {

@@ -1,4 +1,18 @@
-import { ByteReader, ByteWriter } from "@espalier/core";
+import {
+  after,
+  converted,
+  flags,
+  hash,
+  list,
+  messages,
+  name,
+  oneOf,
+  optional,
+  rest,
+  struct,
+  text,
+  varint,
+} from "@espalier/core";
 import type { FoldStatement } from "../replica-ports.ts";
 
 /** Bytes of a document's name, of a target's key, and of an epoch's id, at most. */
@@ -8,11 +22,8 @@ const maxStateVectorBytes = 64 * 1024;
 /** Entries of one vector, statements and targets of one frame: the sender's own bounds are no higher. */
 const maxEntries = 4096;
 
-const types = { open: 1, update: 2, vector: 3, want: 4, cancel: 5, "snapshot-want": 6, statements: 7 } as const;
-
 /** `own`: the sender writes it. `shared`: many routers write it, so it has no clock. */
 export type DocumentKind = "journal" | "own" | "shared";
-const kinds: readonly DocumentKind[] = ["journal", "own", "shared"];
 
 /** Gives a name its number for later frames on this link in this direction. A number may be given again. */
 export interface OpenMessage {
@@ -79,149 +90,68 @@ export type DocumentMessage =
   | SnapshotWantMessage
   | StatementsMessage;
 
-/** Every frame starts with its type; numbers are varints, texts and byte strings follow their length. */
+const key = text(maxNameBytes);
+const vectorFlags = { first: 1, canServe: 2 } as const;
+
+const frames = messages({
+  open: [
+    1,
+    struct({
+      number: varint(),
+      documentKind: oneOf<DocumentKind>("journal", "own", "shared"),
+      name: name(maxNameBytes),
+    }),
+  ],
+  update: [
+    2,
+    struct({ number: varint(), from: varint(), to: after("from"), committedWallMs: varint(), bytes: rest() }),
+  ],
+  vector: [
+    3,
+    converted(
+      struct({
+        flags: flags(vectorFlags),
+        entries: list(struct({ number: varint(), version: varint() }), maxEntries),
+      }),
+      {
+        to: ({ flags, entries }) => ({
+          isFirst: (flags & vectorFlags.first) !== 0,
+          canServe: (flags & vectorFlags.canServe) !== 0,
+          entries,
+        }),
+        from: ({ isFirst, canServe, entries }) => ({
+          flags: (isFirst ? vectorFlags.first : 0) | (canServe ? vectorFlags.canServe : 0),
+          entries,
+        }),
+      },
+    ),
+  ],
+  want: [4, struct({ request: varint(), name: key, stateVector: rest(maxStateVectorBytes) })],
+  cancel: [5, struct({ request: varint() })],
+  "snapshot-want": [6, struct({ request: varint(), targets: optional(list(key, maxEntries)) })],
+  statements: [
+    7,
+    struct({
+      statements: list(
+        struct({
+          target: key,
+          epoch: key,
+          sequence: varint(),
+          isComplete: oneOf(false, true),
+          blocks: varint(),
+          digest: hash,
+        }),
+        maxEntries,
+      ),
+    }),
+  ],
+});
+
+export const documentFrameLayouts = frames.layouts;
+
 export function encodeDocumentMessage(message: DocumentMessage): Uint8Array {
-  const writer = new ByteWriter(message.kind === "update" ? message.bytes.length + 40 : 64);
-  writer.u8(types[message.kind]);
-  writeBody(writer, message);
-  return writer.copy();
-}
-
-function writeBody(writer: ByteWriter, message: DocumentMessage): void {
-  switch (message.kind) {
-    case "open":
-      writer.varint(message.number);
-      writer.u8(kinds.indexOf(message.documentKind));
-      writer.text(message.name);
-      break;
-    case "update":
-      writer.varint(message.number);
-      writer.varint(message.from);
-      writer.varint(message.to - message.from);
-      writer.varint(message.committedWallMs);
-      writer.raw(message.bytes);
-      break;
-    case "vector":
-      writer.u8((message.isFirst ? 1 : 0) | (message.canServe ? 2 : 0));
-      writer.varint(message.entries.length);
-      for (const { number, version } of message.entries) {
-        writer.varint(number);
-        writer.varint(version);
-      }
-      break;
-    case "want":
-      writer.varint(message.request);
-      writer.text(message.name);
-      writer.raw(message.stateVector);
-      break;
-    case "cancel":
-      writer.varint(message.request);
-      break;
-    case "snapshot-want":
-      writer.varint(message.request);
-      writer.u8(message.targets === undefined ? 0 : 1);
-      if (message.targets === undefined) break;
-      writer.varint(message.targets.length);
-      for (const target of message.targets) writer.text(target);
-      break;
-    case "statements":
-      writer.varint(message.statements.length);
-      for (const statement of message.statements) writeStatement(writer, statement);
-  }
-}
-
-function writeStatement(writer: ByteWriter, statement: FoldStatement): void {
-  writer.text(statement.target);
-  writer.text(statement.epoch);
-  writer.varint(statement.sequence);
-  writer.u8(statement.isComplete ? 1 : 0);
-  writer.varint(statement.blocks);
-  writer.u32(statement.digest[0]);
-  writer.u32(statement.digest[1]);
+  return frames.encode(message, message.kind === "update" ? message.bytes.length + 40 : undefined);
 }
 
 /** @throws RangeError for bytes that are no such frame */
-export function decodeDocumentMessage(frame: Uint8Array): DocumentMessage {
-  const reader = new ByteReader(frame);
-  const message = readBody(reader, reader.u8());
-  reader.end();
-  return message;
-}
-
-function readBody(reader: ByteReader, type: number): DocumentMessage {
-  switch (type) {
-    case types.open:
-      return readOpen(reader);
-    case types.update:
-      return readUpdate(reader);
-    case types.vector:
-      return readVector(reader);
-    case types.want: {
-      const request = reader.varint();
-      const name = reader.text(maxNameBytes);
-      if (reader.remaining > maxStateVectorBytes) throw new RangeError("a state vector is too long");
-      return { kind: "want", request, name, stateVector: reader.raw(reader.remaining) };
-    }
-    case types.cancel:
-      return { kind: "cancel", request: reader.varint() };
-    case types["snapshot-want"]: {
-      const request = reader.varint();
-      const targets = flag(reader) ? readList(reader, () => reader.text(maxNameBytes)) : undefined;
-      return { kind: "snapshot-want", request, targets };
-    }
-    case types.statements:
-      return { kind: "statements", statements: readList(reader, () => readStatement(reader)) };
-    default:
-      throw new RangeError(`no message has the type ${type}`);
-  }
-}
-
-function readOpen(reader: ByteReader): OpenMessage {
-  const number = reader.varint();
-  const documentKind = kinds[reader.u8()];
-  if (documentKind === undefined) throw new RangeError("an unknown kind of document");
-  const name = reader.text(maxNameBytes);
-  if (name === "") throw new RangeError("a document without a name");
-  return { kind: "open", number, documentKind, name };
-}
-
-function readUpdate(reader: ByteReader): UpdateMessage {
-  const number = reader.varint();
-  const from = reader.varint();
-  const to = from + reader.varint();
-  if (!Number.isSafeInteger(to)) throw new RangeError("a clock is too large");
-  const committedWallMs = reader.varint();
-  return { kind: "update", number, from, to, committedWallMs, bytes: reader.raw(reader.remaining) };
-}
-
-function readVector(reader: ByteReader): VectorMessage {
-  const flags = reader.u8();
-  if (flags > 3) throw new RangeError("unknown flags of a vector");
-  const entries = readList(reader, () => ({ number: reader.varint(), version: reader.varint() }));
-  return { kind: "vector", isFirst: (flags & 1) !== 0, canServe: (flags & 2) !== 0, entries };
-}
-
-function readStatement(reader: ByteReader): FoldStatement {
-  return {
-    target: reader.text(maxNameBytes),
-    epoch: reader.text(maxNameBytes),
-    sequence: reader.varint(),
-    isComplete: flag(reader),
-    blocks: reader.varint(),
-    digest: [reader.u32(), reader.u32()],
-  };
-}
-
-function flag(reader: ByteReader): boolean {
-  const value = reader.u8();
-  if (value > 1) throw new RangeError("a flag is neither 0 nor 1");
-  return value === 1;
-}
-
-function readList<Item>(reader: ByteReader, read: () => Item): Item[] {
-  const count = reader.varint();
-  if (count > maxEntries) throw new RangeError(`${count} entries where ${maxEntries} are the most`);
-  const items: Item[] = [];
-  for (let index = 0; index < count; index++) items.push(read());
-  return items;
-}
+export const decodeDocumentMessage: (frame: Uint8Array) => DocumentMessage = frames.decode;

@@ -1,5 +1,21 @@
-import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/core";
-import { checkEpoch, type Origin } from "../origin.ts";
+import {
+  ByteWriter,
+  type Codec,
+  converted,
+  EspalierError,
+  flagged,
+  flags,
+  list,
+  messages,
+  name,
+  oneOf,
+  type RouterId,
+  struct,
+  text,
+  u32,
+  varint,
+} from "@espalier/core";
+import { maxEpoch, type Origin } from "../origin.ts";
 import type { MemberClaim, MemberRecord } from "./member-table.ts";
 
 /** Bounds on the content of a frame, the same for writing and reading. */
@@ -32,39 +48,64 @@ export type MembershipMessage =
   /** Asks whether the sender's peer hears that router. The answer is `heard`, or nothing if it does not. */
   | { readonly kind: "probe" | "heard"; readonly origin: Origin };
 
-const codes = { ping: 1, ack: 2, records: 3, claims: 4, probe: 5, heard: 6 } as const;
-const flagLeft = 1;
-const flagDraining = 2;
-const flagRegion = 4;
-const claimStates = ["suspect", "down"] as const;
+const flag = { left: 1, draining: 2, region: 4 } as const;
 const encoder = new TextEncoder();
 
-/** @returns the message's frames: one, or for many records several */
+const router = name<RouterId>(frameBounds.idBytes);
+const origin = struct({ router, epoch: varint(maxEpoch) });
+/** Bounded, so that the router still has higher numbers to answer with: a varint ends at 2^53. */
+const incarnation = varint(frameBounds.incarnation);
+
+const record: Codec<MemberRecord> = converted(
+  struct({
+    origin,
+    incarnation: varint(frameBounds.incarnation, 1),
+    flags: flags(flag),
+    address: text(frameBounds.addressBytes),
+    links: list(router, frameBounds.links),
+    unreachable: list(text(frameBounds.targetBytes), frameBounds.unreachable, frameBounds.unreachableBytes),
+    region: flagged(flag.region, name(frameBounds.regionBytes)),
+  }),
+  {
+    to: ({ flags, ...record }) => ({
+      ...record,
+      hasLeft: (flags & flag.left) !== 0,
+      isDraining: (flags & flag.draining) !== 0,
+    }),
+    from: ({ hasLeft, isDraining, ...record }) => ({
+      ...record,
+      flags: (hasLeft ? flag.left : 0) | (isDraining ? flag.draining : 0) | (record.region ? flag.region : 0),
+      region: record.region,
+    }),
+  },
+);
+const claim: Codec<MemberClaim> = struct({ origin, incarnation, state: oneOf("suspect", "down") });
+
+const codes = { records: 3, claims: 4 } as const;
+const frames = messages({
+  ping: [1, struct({ number: varint(), digest: u32 })],
+  ack: [2, struct({ number: varint() })],
+  records: [codes.records, struct({ records: list(record, frameBounds.items) })],
+  claims: [codes.claims, struct({ claims: list(claim, frameBounds.items) })],
+  probe: [5, struct({ origin })],
+  heard: [6, struct({ origin })],
+});
+
+export const membershipFrameLayouts = frames.layouts;
+
+/** @returns the message's frames: one, or for many records or claims several */
 export function encodeMembership(message: MembershipMessage): Uint8Array[] {
   switch (message.kind) {
     case "records":
-      return encodeItems(codes.records, message.records, writeRecord);
+      return encodeItems(codes.records, message.records, record);
     case "claims":
-      return encodeItems(codes.claims, message.claims, writeClaim);
+      return encodeItems(codes.claims, message.claims, claim);
     default:
-      return [encodeSmall(message)];
+      return [frames.encode(message, 32)];
   }
 }
 
-function encodeSmall(message: Exclude<MembershipMessage, { kind: "records" | "claims" }>): Uint8Array {
-  const writer = new ByteWriter(32);
-  writer.u8(codes[message.kind]);
-  if (message.kind === "ping" || message.kind === "ack") writer.varint(message.number);
-  else writeOrigin(writer, message.origin);
-  if (message.kind === "ping") writer.u32(message.digest);
-  return writer.copy();
-}
-
-function encodeItems<Item>(
-  code: number,
-  items: readonly Item[],
-  write: (writer: ByteWriter, item: Item) => void,
-): Uint8Array[] {
+function encodeItems<Item>(code: number, items: readonly Item[], item: Codec<Item>): Uint8Array[] {
   const frames: Uint8Array[] = [];
   const body = new ByteWriter(1_024);
   let count = 0;
@@ -78,8 +119,8 @@ function encodeItems<Item>(
     body.reset();
     count = 0;
   };
-  for (const item of items) {
-    write(body, item);
+  for (const one of items) {
+    item.write(body, one);
     count += 1;
     if (body.length >= frameBounds.fullAtBytes || count === frameBounds.items) end();
   }
@@ -90,116 +131,11 @@ function encodeItems<Item>(
 /** @throws EspalierError `mesh_frame_invalid` for bytes that no member writes */
 export function decodeMembership(frame: Uint8Array): MembershipMessage {
   try {
-    const reader = new ByteReader(frame);
-    const message = readMessage(reader);
-    reader.end();
-    return message;
+    return frames.decode(frame);
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
     throw new EspalierError("mesh_frame_invalid", `A membership frame cannot be read: ${why}.`, { cause: error });
   }
-}
-
-function readMessage(reader: ByteReader): MembershipMessage {
-  const code = reader.u8();
-  switch (code) {
-    case codes.ping:
-      return { kind: "ping", number: reader.varint(), digest: reader.u32() };
-    case codes.ack:
-      return { kind: "ack", number: reader.varint() };
-    case codes.records:
-      return { kind: "records", records: readItems(reader, readRecord) };
-    case codes.claims:
-      return { kind: "claims", claims: readItems(reader, readClaim) };
-    case codes.probe:
-      return { kind: "probe", origin: readOrigin(reader) };
-    case codes.heard:
-      return { kind: "heard", origin: readOrigin(reader) };
-    default:
-      throw new RangeError(`${code} is no message`);
-  }
-}
-
-function readItems<Item>(reader: ByteReader, read: (reader: ByteReader) => Item): Item[] {
-  return Array.from({ length: readCount(reader, frameBounds.items) }, () => read(reader));
-}
-
-function writeOrigin(writer: ByteWriter, { router, epoch }: Origin): void {
-  writer.text(router);
-  writer.varint(epoch);
-}
-
-function readOrigin(reader: ByteReader): Origin {
-  return { router: readRouter(reader), epoch: checkEpoch(reader.varint()) };
-}
-
-function readRouter(reader: ByteReader): RouterId {
-  const text = reader.text(frameBounds.idBytes);
-  if (text === "") throw new RangeError("a router has no id");
-  return asRouterId(text);
-}
-
-function writeRecord(writer: ByteWriter, record: MemberRecord): void {
-  writeOrigin(writer, record.origin);
-  writer.varint(record.incarnation);
-  const { hasLeft, isDraining, region = "" } = record;
-  writer.u8((hasLeft ? flagLeft : 0) | (isDraining ? flagDraining : 0) | (region === "" ? 0 : flagRegion));
-  writer.text(record.address);
-  writeTexts(writer, record.links);
-  writeTexts(writer, record.unreachable);
-  if (region !== "") writer.text(region);
-}
-
-function readRecord(reader: ByteReader): MemberRecord {
-  const origin = readOrigin(reader);
-  const incarnation = readIncarnation(reader);
-  if (incarnation === 0) throw new RangeError("a record has no incarnation");
-  const flags = reader.u8();
-  if (flags > (flagLeft | flagDraining | flagRegion)) throw new RangeError(`the flags of a record are ${flags}`);
-  const address = reader.text(frameBounds.addressBytes);
-  const links = Array.from({ length: readCount(reader, frameBounds.links) }, () => readRouter(reader));
-  const listAt = reader.position;
-  const unreachable = Array.from({ length: readCount(reader, frameBounds.unreachable) }, () =>
-    reader.text(frameBounds.targetBytes),
-  );
-  if (reader.position - listAt > frameBounds.unreachableBytes) throw new RangeError("a record names too many targets");
-  const hasLeft = (flags & flagLeft) !== 0;
-  const isDraining = (flags & flagDraining) !== 0;
-  const region = (flags & flagRegion) === 0 ? undefined : reader.text(frameBounds.regionBytes);
-  if (region === "") throw new RangeError("a region has no name");
-  return { origin, incarnation, hasLeft, isDraining, address, links, unreachable, region };
-}
-
-function writeClaim(writer: ByteWriter, { origin, incarnation, state }: MemberClaim): void {
-  writeOrigin(writer, origin);
-  writer.varint(incarnation);
-  writer.u8(claimStates.indexOf(state));
-}
-
-function readClaim(reader: ByteReader): MemberClaim {
-  const origin = readOrigin(reader);
-  const incarnation = readIncarnation(reader);
-  const state = claimStates[reader.u8()];
-  if (state === undefined) throw new RangeError("a claim has an unknown state");
-  return { origin, incarnation, state };
-}
-
-/** Bounded, so that the router still has higher numbers to answer with: a varint ends at 2^53. */
-function readIncarnation(reader: ByteReader): number {
-  const incarnation = reader.varint();
-  if (incarnation > frameBounds.incarnation) throw new RangeError(`an incarnation of ${incarnation}`);
-  return incarnation;
-}
-
-function writeTexts(writer: ByteWriter, texts: readonly string[]): void {
-  writer.varint(texts.length);
-  for (const text of texts) writer.text(text);
-}
-
-function readCount(reader: ByteReader, max: number): number {
-  const count = reader.varint();
-  if (count > max) throw new RangeError(`${count} items where ${max} are the most`);
-  return count;
 }
 
 /** The first targets, in order of their names, that fit into a record. */

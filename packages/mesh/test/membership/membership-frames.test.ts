@@ -138,18 +138,18 @@ test.each(["records", "claims"] as const)("an incarnation in %s may be 2^48, and
     return () => decodeMembership(encodeMembership(message)[0]!);
   };
   expect(read(2 ** 48)).not.toThrow();
-  expect(read(2 ** 48 + 1)).toThrow(/cannot be read: an incarnation of 281474976710657/);
+  expect(read(2 ** 48 + 1)).toThrow(/cannot be read: 281474976710657 where 281474976710656 is the most/);
 });
 
 test("a claim of an unknown state is refused", () => {
   const [frame] = encodeMembership({ kind: "claims", claims: [{ ...record, state: "down" }] }) as [Uint8Array];
   frame[frame.length - 1] = 2;
-  expect(() => decodeMembership(frame)).toThrow(/a claim has an unknown state/);
+  expect(() => decodeMembership(frame)).toThrow(/2 where there are suspect, down/);
 });
 
 test("more items than a frame may hold are refused", () => {
   const head = new Uint8Array([4, 0x81, 0x02]);
-  expect(() => decodeMembership(head)).toThrow(/257 items where 256 are the most/);
+  expect(() => decodeMembership(head)).toThrow(/257 where 256 is the most/);
 });
 
 test("as many unreachable targets as fit are told, in order, each once", () => {

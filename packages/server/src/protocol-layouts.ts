@@ -1,11 +1,12 @@
+import { bulkFrameLayouts, documentFrameLayouts, membershipFrameLayouts } from "@espalier/mesh";
 import { demandNoteLayout, rentNoteLayout, roleNoteLayout, timesNoteLayout } from "@espalier/routing";
 import { adminNoteLayout } from "./admin/admin-peers.ts";
 import { questionNoteLayout } from "./admin/past-decisions.ts";
 import { releaseNoteLayout } from "./mesh/fleet-watch.ts";
 import { spendNoteLayout } from "./overflow/overflow-spend.ts";
 
-/** What notes have behind their version, by key, in the notation of PROTOCOL.md. */
-export const noteLayouts: Readonly<Record<string, string>> = {
+/** What notes have behind their version, by key. */
+const noteLayouts = {
   "times/<model>": timesNoteLayout,
   rents: rentNoteLayout,
   demand: demandNoteLayout,
@@ -15,4 +16,12 @@ export const noteLayouts: Readonly<Record<string, string>> = {
   answer: questionNoteLayout,
   admin: adminNoteLayout,
   release: releaseNoteLayout,
+};
+
+/** Fields of what routers send each other, in the notation of PROTOCOL.md: by part of the protocol, then by name. */
+export const protocolLayouts: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  membership: membershipFrameLayouts,
+  documents: documentFrameLayouts,
+  bulk: bulkFrameLayouts,
+  notes: noteLayouts,
 };

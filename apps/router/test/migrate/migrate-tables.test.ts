@@ -2,6 +2,7 @@
  * What the tables of `migration` say of our own settings. Symptom: the guide said that CORS, zones and prefetch are not known,
  * when they were. Mechanism: nothing compared the sentences with the configuration's schema.
  */
+import { globSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { type FlagRow, flagsOf, howOf } from "../../src/migrate/flags/flag-router.ts";
 import { foreignRouters } from "../../src/migrate/flags/foreign-routers.ts";
@@ -99,4 +100,13 @@ describe.each(plugins.map((row) => [String(Object.values(row)[0]), row] as const
     expect([...words, ...(`${row.why} ${row.instead}`.match(/`[^`]+`/g) ?? [])]).not.toEqual([]);
     expect(words.filter((word) => ourWords.has(word))).toEqual([]);
   });
+});
+
+const folder = new URL("../../src/migrate/", import.meta.url);
+
+test.each(globSync("**/*.ts", { cwd: folder }))("sentences of %s name settings that there are", (name) => {
+  const text = readFileSync(new URL(name, folder), "utf8").replaceAll(/\/\*\*.*?\*\/|^\s*\/\/[^\n]*/gms, "");
+  // What a template fills in is left out, and so are names that follow from it.
+  const quoted = [...text.matchAll(/"[^"\n]*"|\\`[^`$\n]*\\`/g)].map(([each]) => each.replaceAll("\\`", "`"));
+  expect(unknownNames(quoted.join(" ")).filter((word) => !pluginNames.has(word))).toEqual([]);
 });

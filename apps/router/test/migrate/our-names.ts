@@ -35,7 +35,7 @@ const flags = new Set(flagCatalogue.map(({ flag }) => flag));
 
 /** Headers and labels that a router reads or writes, its probes, what a plugin has, and words of commands and files. */
 const others =
-  /^(x-espalier-[a-z-]+|x-request-id|x-smg-[a-z-]+|espalier\.dev\/[a-z-]+|llm-d\.ai\/role|topology\.kubernetes\.io\/region|\/[a-z/0-9]+|ESPALIER_[A-Z_]+|auth|batch|node --cpu-prof|kv@ID@MODEL|- url: http:\/\/ADDRESS:PORT)$/;
+  /^(x-espalier-[a-z-]+|x-request-id|x-smg-[a-z-]+|espalier\.dev\/[a-z-]+|llm-d\.ai\/role|topology\.kubernetes\.io\/region|\/[a-z/0-9]+|ESPALIER_[A-Z_]+|auth|batch|migrate|node --cpu-prof|kv@ID@MODEL|- url: http:\/\/ADDRESS:PORT)$/;
 
 /** What a text names in backticks that is nothing of ours. */
 export function unknownNames(text: string): readonly string[] {

@@ -18,7 +18,6 @@ const upward: Readonly<Record<string, readonly string[]>> = {
     "request -> routing",
     "request -> admin",
   ],
-  "packages/shared-tree": ["feeds -> documents"],
   "packages/simulator": ["fleet -> delayed", "fleet -> rivals"],
 };
 

@@ -1,11 +1,11 @@
 import type { Clock, Logger, Meter } from "@espalier/core";
 import type { Origin } from "@espalier/mesh";
 import type { LedgerSink, PrefixIndex } from "@espalier/prefix-index";
-import type { OwnJournal } from "../documents/own-journal.ts";
 import { type BatchMark, type EngineEpoch, epochId } from "../facts/engine-epoch.ts";
 import type { FactFold, FoldState } from "../facts/fact-fold.ts";
 import { type FactEntry, lastMessageOf } from "../facts/fact-item.ts";
 import { FactOpsWriter } from "../facts/fact-ops.ts";
+import type { DeclarationOf, FeedDeclaration } from "../facts/feed-declaration.ts";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import type { FeedRole } from "./decide-role.ts";
 import { type FeedClaim, type FeedQuality, OwnClaim } from "./feed-claim.ts";
@@ -13,19 +13,18 @@ import { FeedEpoch } from "./feed-epoch.ts";
 import { checkFeedLimits, type FeedReaderLimits, FeedWriter } from "./feed-writer.ts";
 import { type KeptEntry, KeptRecords, lastSequenceOf, planTakeover } from "./takeover.ts";
 
-/** What a reader writes to the own journal. */
-export type FeedJournal = Pick<
-  OwnJournal,
-  | "origin"
-  | "declareFeed"
-  | "declarationOf"
-  | "claim"
-  | "unclaim"
-  | "writeFact"
-  | "settle"
-  | "retireFeed"
-  | "opsSinceCheckpoint"
->;
+/** What a reader writes to the own journal; see `OwnJournal`. */
+export interface FeedJournal {
+  readonly origin: Origin;
+  declareFeed(declaration: FeedDeclaration): number;
+  readonly declarationOf: DeclarationOf;
+  claim(claim: FeedClaim): void;
+  unclaim(target: string): void;
+  writeFact(entry: FactEntry): void;
+  settle(feed: number, sequence: number): void;
+  retireFeed(feed: number): void;
+  opsSinceCheckpoint(feed: number): number;
+}
 
 export interface FeedReaderOptions {
   /** Key of the target. */

@@ -26,8 +26,8 @@ export {
   type DocumentUpdate,
   type ReplicatedDocuments,
 } from "./replicated-documents.ts";
-export { LeasedPlane, type PlaneOptions } from "./rows/leased-plane.ts";
-export { type CountedFrame, Heard, type Peer, PeerTable } from "./rows/peer-table.ts";
+export { LeasedPlane, type Outcome, type PlaneOptions } from "./rows/leased-plane.ts";
+export { type CountedFrame, isLater, PeerRows, PeerTable, type Version } from "./rows/peer-table.ts";
 export {
   joinPlanes,
   type LoadExchange,

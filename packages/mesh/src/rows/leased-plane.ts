@@ -1,4 +1,4 @@
-import type { Cancel, Clock, Meter, Scheduler } from "@espalier/core";
+import { type Cancel, type Clock, counterBy, counterOf, type Meter, type Scheduler } from "@espalier/core";
 import type { Origin } from "../origin.ts";
 import { subscribe } from "../subscribe.ts";
 import type { PlaneExchange, Received, RelayFrame } from "./plane-exchange.ts";
@@ -12,12 +12,22 @@ export interface PlaneOptions {
   readonly meter: Meter;
 }
 
+/**
+ * What becomes of a frame. `stale`: nothing is new in it; `unknown`: it is of an epoch that was replaced, of this router
+ * itself, or of one router too many; `refused`: there is no place for what it has.
+ */
+export type Outcome = "news" | "stale" | "unknown" | "refused" | "invalid";
+
 /** The frames of a plane, and how it takes those of other routers. */
-export interface PlaneCodec<Frame extends { readonly origin: Origin }, Outcome extends string> {
+export interface PlaneCodec<Frame extends { readonly origin: Origin }> {
+  /** In the names of metrics. */
+  readonly name: string;
+  /** What frames are called in the help of metrics. */
+  readonly frames: string;
   /** @throws EspalierError `mesh_frame_invalid` */
   read(bytes: Uint8Array): Frame;
   /** Takes the frame of another router. `linkDelayMs` as in `PlaneExchange.receive`. */
-  take(frame: Frame, linkDelayMs: number): Outcome | "news";
+  take(frame: Frame, linkDelayMs: number): Outcome;
   /** How to count a frame that is of this router itself, or that may not speak for its origin. */
   readonly refusedAs: Outcome;
   /** Frames of what has changed since the last call. */
@@ -26,7 +36,6 @@ export interface PlaneCodec<Frame extends { readonly origin: Origin }, Outcome e
   gatherMs(): number;
   full(): readonly Uint8Array[];
   relay(): readonly RelayFrame[];
-  received(outcome: Outcome | "news" | "invalid"): void;
   /** Tasks from `start` on, with their periods in milliseconds. */
   readonly upkeep: readonly (readonly [everyMs: number, task: () => void])[];
 }
@@ -34,21 +43,23 @@ export interface PlaneCodec<Frame extends { readonly origin: Origin }, Outcome e
 /**
  * One leased broadcast. Every router sends what it has to all others, in absolute values, with a counter that only
  * rises. It gathers changes, and repeats them from time to time for routers that missed them. The codec has the
- * content; the plane's table has whom to believe and how long (load, usage, notes).
+ * content; a `PeerTable` has whom to believe and how long (load, usage, notes).
  */
-export class LeasedPlane<Frame extends { readonly origin: Origin }, Outcome extends string> implements PlaneExchange {
+export class LeasedPlane<Frame extends { readonly origin: Origin }> implements PlaneExchange {
   readonly #self: () => Origin;
   readonly #scheduler: Scheduler;
-  readonly #codec: PlaneCodec<Frame, Outcome>;
+  readonly #codec: PlaneCodec<Frame>;
+  readonly #meters: ReturnType<typeof createPlaneMeters>;
   readonly #listeners = new Set<(frame: Uint8Array) => void>();
   #timers: Cancel[] = [];
   #cancelFlush: Cancel | undefined;
   #counter = 0;
 
-  constructor({ self, scheduler }: Pick<PlaneOptions, "self" | "scheduler">, codec: PlaneCodec<Frame, Outcome>) {
+  constructor({ self, scheduler, meter }: PlaneOptions, codec: PlaneCodec<Frame>) {
     this.#self = self;
     this.#scheduler = scheduler;
     this.#codec = codec;
+    this.#meters = createPlaneMeters(meter, codec);
   }
 
   /** For the next frame, or for the next item in one. */
@@ -73,7 +84,7 @@ export class LeasedPlane<Frame extends { readonly origin: Origin }, Outcome exte
   }
 
   tell(frames: readonly Uint8Array[]): void {
-    for (const frame of frames) for (const listener of this.#listeners) listener(frame);
+    for (const frame of this.#counted(frames)) for (const listener of this.#listeners) listener(frame);
   }
 
   start(): void {
@@ -91,7 +102,7 @@ export class LeasedPlane<Frame extends { readonly origin: Origin }, Outcome exte
   }
 
   fullFrames(): readonly Uint8Array[] {
-    return this.#codec.full();
+    return this.#counted(this.#codec.full());
   }
 
   relayFrames(): readonly RelayFrame[] {
@@ -107,7 +118,7 @@ export class LeasedPlane<Frame extends { readonly origin: Origin }, Outcome exte
     const { origin } = frame;
     const isOther = origin.router !== this.#self().router && isCredible(origin);
     const outcome = isOther ? this.#codec.take(frame, linkDelayMs) : this.#codec.refusedAs;
-    this.#codec.received(outcome);
+    this.#meters.received(outcome);
     return { origin, isNews: outcome === "news" };
   }
 
@@ -115,8 +126,28 @@ export class LeasedPlane<Frame extends { readonly origin: Origin }, Outcome exte
     try {
       return this.#codec.read(bytes);
     } catch (error) {
-      this.#codec.received("invalid");
+      this.#meters.received("invalid");
       throw error;
     }
   }
+  #counted(frames: readonly Uint8Array[]): readonly Uint8Array[] {
+    for (const { length } of frames) this.#meters.sent(length);
+    return frames;
+  }
+}
+
+function createPlaneMeters(meter: Meter, { name, frames }: { readonly name: string; readonly frames: string }) {
+  return {
+    received: counterBy<Outcome>(
+      meter,
+      "outcome",
+      `espalier_${name}_frames_received_total`,
+      `${frames.charAt(0).toUpperCase()}${frames.slice(1)} from other routers, by outcome.`,
+    ),
+    sent: counterOf(
+      meter,
+      `espalier_${name}_sent_bytes_total`,
+      `Bytes of ${frames} from this router, each counted once for all peers.`,
+    ),
+  };
 }

@@ -1,4 +1,4 @@
-import type { RouterId } from "@espalier/core";
+import type { Clock, RouterId } from "@espalier/core";
 import type { Origin } from "../origin.ts";
 
 /** The fields of every frame that has a counter of its own. */
@@ -10,41 +10,69 @@ export interface CountedFrame {
   readonly relayedAgeMs: number | undefined;
 }
 
-/** How far one epoch of another router was heard. */
-export class Heard {
+/** Of which epoch of a router a row is, and which counter it had in that. */
+export type Version = Pick<CountedFrame, "origin" | "counter">;
+
+/** Whether a row of a router replaces another one under the same key: a later epoch does, whatever its counter. */
+export function isLater(one: Version, other: Version): boolean {
+  const { epoch } = other.origin;
+  return one.origin.epoch === epoch ? one.counter > other.counter : one.origin.epoch > epoch;
+}
+
+/** How far one other router was heard, and its rows by key. */
+export class PeerRows<Key, Row extends { readonly key: Key }> {
+  /** Its latest epoch. */
+  origin: Origin;
   /** On the monotonic clock. */
   heardMs = Number.NEGATIVE_INFINITY;
   /** The highest of all frames of this epoch. */
   counter = -1;
+  readonly rows = new Map<Key, Row>();
+  readonly #left: (row: Row) => void;
 
-  /** @returns whether it is later than all frames before */
-  hear({ counter, relayedAgeMs }: CountedFrame, nowMs: number): boolean {
-    if (counter <= this.counter) return false;
+  /** @param left called for each row that is removed */
+  constructor(origin: Origin, left: (row: Row) => void) {
+    this.origin = origin;
+    this.#left = left;
+  }
+
+  /** Takes the head of a frame. @returns whether it is later than all frames before */
+  hear({ origin, counter, relayedAgeMs }: CountedFrame, nowMs: number): boolean {
+    if (origin.epoch !== this.origin.epoch || counter <= this.counter) return false;
     this.counter = counter;
     // A relay repeats what it has heard, which is no younger for that.
     this.heardMs = Math.max(this.heardMs, nowMs - (relayedAgeMs ?? 0));
     return true;
   }
+
+  remove(row: Row): void {
+    this.rows.delete(row.key);
+    this.#left(row);
+  }
+
+  /** Removes all rows, so that it counts for nothing. */
+  clear(): void {
+    for (const row of this.rows.values()) this.remove(row);
+  }
 }
 
-/** What is kept of one other router: of its latest epoch. */
-export interface Peer {
-  readonly origin: Origin;
-  readonly heardMs: number;
-  /** Makes it count for nothing. */
-  clear(nowMs: number): void;
-}
+/** What a table keeps of one other router. */
+type Peer = Pick<PeerRows<never, never>, "origin" | "heardMs" | "counter" | "clear">;
 
 export interface PeerTableOptions<Known extends Peer> {
+  readonly clock: Clock;
   readonly maxPeers: number;
   /** A router that was not heard for so long may have to give its place to another. */
   readonly leaseMs: number;
+  /**
+   * What a later epoch of a router replaces: `all` of an earlier one, at once and for good, or only what is under the
+   * same `key`, in whatever order the epochs are heard.
+   */
+  readonly laterEpochReplaces: "all" | "key";
   begin(origin: Origin): Known;
-  /** A router has begun a later epoch. @returns what is kept of it from now on */
-  succeed(known: Known, origin: Origin): Known;
 }
 
-/** What other routers have sent, by router: the latest epoch of each, which an earlier one never replaces. */
+/** The rows of all other routers: what each has sent of late, in a bounded number of places. */
 export class PeerTable<Known extends Peer> {
   readonly #options: PeerTableOptions<Known>;
   readonly #peers = new Map<RouterId, Known>();
@@ -61,32 +89,59 @@ export class PeerTable<Known extends Peer> {
     return this.#peers.values();
   }
 
-  /** What is kept of an epoch; undefined for an earlier epoch, or beyond the bound on routers. */
-  of(origin: Origin, nowMs: number): Known | undefined {
+  /** What is kept of a router; undefined for an epoch that is replaced, or beyond the bound on routers. */
+  of(origin: Origin): Known | undefined {
     const known = this.#peers.get(origin.router);
-    if (known?.origin.epoch === origin.epoch) return known;
-    if (known && known.origin.epoch > origin.epoch) return undefined;
-    if (!known && !this.#hasCapacity(nowMs)) return undefined;
-    const begun = known ? this.#options.succeed(known, origin) : this.#options.begin(origin);
-    this.#peers.set(origin.router, begun);
-    return begun;
+    if (!known) return this.#hasPlace() ? this.#begin(origin) : undefined;
+    const { epoch } = known.origin;
+    const replacesKey = this.#options.laterEpochReplaces === "key";
+    if (origin.epoch <= epoch) return origin.epoch === epoch || replacesKey ? known : undefined;
+    if (replacesKey) {
+      known.origin = origin;
+      known.counter = -1;
+      return known;
+    }
+    known.clear();
+    return this.#begin(origin);
   }
 
-  forget(known: Known, nowMs: number): void {
-    known.clear(nowMs);
+  forget(known: Known): void {
+    known.clear();
     this.#peers.delete(known.origin.router);
   }
 
-  /** Forgets the router that has been silent for longest, if it must. */
-  #hasCapacity(nowMs: number): boolean {
-    const { maxPeers, leaseMs } = this.#options;
-    if (this.#peers.size < maxPeers) return true;
+  /** Forgets the routers whose leases have ended. */
+  expire(): void {
+    for (const known of this.#peers.values()) if (this.#isExpired(known)) this.forget(known);
+  }
+
+  /**
+   * Forgets the router that has been silent for longest, of those whose leases have ended.
+   *
+   * @param but it never forgets this one
+   * @returns whether there was any
+   */
+  evict(but?: Known): boolean {
     let oldest: Known | undefined;
     for (const known of this.#peers.values()) {
-      if (nowMs - known.heardMs <= leaseMs) continue;
+      if (known === but || !this.#isExpired(known)) continue;
       if (!oldest || known.heardMs < oldest.heardMs) oldest = known;
     }
-    if (oldest) this.forget(oldest, nowMs);
+    if (oldest) this.forget(oldest);
     return oldest !== undefined;
+  }
+
+  #hasPlace(): boolean {
+    return this.#peers.size < this.#options.maxPeers || this.evict();
+  }
+
+  #begin(origin: Origin): Known {
+    const known = this.#options.begin(origin);
+    this.#peers.set(origin.router, known);
+    return known;
+  }
+
+  #isExpired({ heardMs }: Known): boolean {
+    return this.#options.clock.nowMs() - heardMs > this.#options.leaseMs;
   }
 }

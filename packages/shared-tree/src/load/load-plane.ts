@@ -36,8 +36,6 @@ export const heartbeatTargets = 64;
  */
 const fullFrameBytes = maxLoadFrameBytes - 2_048;
 
-/** `stale`: nothing new in it; `unknown`: of an earlier epoch, of this router itself, or of one router too many. */
-type Outcome = "stale" | "unknown";
 type Occasion = "change" | "heartbeat" | "full";
 
 /**
@@ -47,7 +45,7 @@ type Occasion = "change" | "heartbeat" | "full";
  */
 export class LoadPlane {
   readonly shared: LoadSums;
-  readonly exchange: LoadExchange & LeasedPlane<LoadFrame, Outcome>;
+  readonly exchange: LoadExchange & LeasedPlane<LoadFrame>;
   readonly #options: LoadPlaneOptions;
   readonly #limits: LoadLimits;
   readonly #meters: LoadMeters;
@@ -71,7 +69,9 @@ export class LoadPlane {
     this.#peers = new PeerGauges({ sums: this.shared, slots, clock, limits, meters });
     slots.onAssigned((target) => this.#peers.slotAssigned(target));
     this.#epoch = options.self().epoch;
-    const plane = new LeasedPlane<LoadFrame, Outcome>(options, {
+    const plane = new LeasedPlane<LoadFrame>(options, {
+      name: "load",
+      frames: "load frames",
       read: readLoadFrame,
       take: (frame, linkDelayMs) => this.#peers.receive(frame, linkDelayMs),
       refusedAs: "unknown",
@@ -79,7 +79,6 @@ export class LoadPlane {
       gatherMs: () => this.#sentMs + this.#coalesceMs - clock.nowMs(),
       full: () => [this.#whole()],
       relay: () => this.#peers.relayFrames(),
-      received: meters.received,
       upkeep: [
         [limits.heartbeatMs, () => this.#heartbeat()],
         [limits.sweepMs, () => this.#sweep()],
@@ -164,7 +163,8 @@ export class LoadPlane {
   #frame(as: Occasion, reports: readonly OwnReport[], covers?: OwnStretch["covers"]): Uint8Array {
     const { self, clock } = this.#options;
     const counter = this.exchange.nextCounter();
-    const frame = writeLoadFrame({
+    this.#meters.sent(as);
+    return writeLoadFrame({
       origin: self(),
       counter,
       sentWallMs: Math.floor(clock.wallMs()),
@@ -172,8 +172,6 @@ export class LoadPlane {
       covers,
       reports: reports.map((report) => ({ ...report, counter })),
     });
-    this.#meters.sent(as, frame.length);
-    return frame;
   }
 
   /** In a new epoch other routers know nothing of this one's gauges. */
@@ -190,28 +188,13 @@ const buckets = [0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 1.5,
 export type LoadMeters = ReturnType<typeof createLoadMeters>;
 
 function createLoadMeters(meter: Meter) {
-  const frames = counterBy<Occasion>(
-    meter,
-    "occasion",
-    "espalier_load_frames_sent_total",
-    "Load frames from this router, by trigger.",
-  );
-  const bytes = counterOf(
-    meter,
-    "espalier_load_sent_bytes_total",
-    "Bytes of load frames from this router, each counted once for all peers.",
-  );
   return {
-    received: counterBy<Outcome | "news" | "invalid">(
+    sent: counterBy<Occasion>(
       meter,
-      "outcome",
-      "espalier_load_frames_received_total",
-      "Load frames from other routers, by outcome.",
+      "occasion",
+      "espalier_load_frames_sent_total",
+      "Load frames from this router, by trigger.",
     ),
-    sent(as: Occasion, sizeBytes: number): void {
-      frames(as);
-      bytes(sizeBytes);
-    },
     lag: secondsOf(
       meter,
       buckets,

@@ -1,5 +1,5 @@
 import type { Clock, RouterId } from "@espalier/core";
-import { Heard, type Origin, originKey, type Peer, PeerTable, type RelayFrame } from "@espalier/mesh";
+import { type Origin, originKey, PeerRows, PeerTable, type RelayFrame } from "@espalier/mesh";
 import type { TargetSlots } from "../facts/target-slots.ts";
 import { type CoveredNumbers, type GaugeReport, type LoadFrame, splitReports, writeLoadFrame } from "./load-frame.ts";
 import { idleGauge, isIdle, type LoadGauge, pickGauge } from "./load-gauge.ts";
@@ -48,18 +48,14 @@ export class PeerGauges {
   #hasNewTotals = false;
 
   constructor(options: PeerGaugesOptions) {
-    const { sums, slots, limits } = options;
+    const { sums, slots, clock, limits } = options;
     const { maxOrigins: maxPeers, maxTargets, leaseMs } = limits;
-    const begin = (origin: Origin): OriginGauges => {
-      this.#hasNewTotals = true;
-      return new OriginGauges({ origin, sums, slots, maxTargets });
-    };
     this.#options = options;
     this.#origins = new PeerTable<OriginGauges>({
-      ...{ maxPeers, leaseMs, begin },
-      succeed(known, origin) {
-        known.clear();
-        return begin(origin);
+      ...{ clock, maxPeers, leaseMs, laterEpochReplaces: "all" },
+      begin: (origin) => {
+        this.#hasNewTotals = true;
+        return new OriginGauges({ origin, sums, slots, maxTargets });
       },
     });
   }
@@ -68,7 +64,7 @@ export class PeerGauges {
   receive(frame: LoadFrame, linkDelayMs: number): "news" | "stale" | "unknown" {
     const { clock, meters, limits, sums } = this.#options;
     const nowMs = clock.nowMs();
-    const origin = this.#origins.of(frame.origin, nowMs);
+    const origin = this.#origins.of(frame.origin);
     if (!origin) return "unknown";
     const heardBeforeMs = origin.heardMs;
     const refusedBefore = origin.refused;
@@ -177,8 +173,9 @@ export class PeerGauges {
 
 /** One target of an origin. */
 interface KnownGauge {
-  readonly number: number;
-  readonly key: string;
+  /** Denotes the target in frames of the origin. */
+  readonly key: number;
+  readonly target: string;
   /** Of the frame that had the gauge. */
   counter: number;
   /** -1 while the target has no slot here. */
@@ -198,8 +195,7 @@ interface OriginGaugesOptions {
  * order reports arrive. While the origin is heard its gauges are in the sums; once it is silent for too long they are
  * kept next to them.
  */
-class OriginGauges extends Heard implements Peer {
-  readonly origin: Origin;
+class OriginGauges extends PeerRows<number, KnownGauge> {
   isExpired = false;
   /** Its process is believed gone; only later frames can refute that. */
   isGone = false;
@@ -208,8 +204,7 @@ class OriginGauges extends Heard implements Peer {
   /** Reports beyond the bound. */
   refused = 0;
   readonly #options: OriginGaugesOptions;
-  readonly #gauges = new Map<number, KnownGauge>();
-  /** Gauges of targets without a slot here, by key. */
+  /** Gauges of targets without a slot here, by target. */
   readonly #elsewhere = new Map<string, KnownGauge>();
   /**
    * Counter of the newest frame that covered all numbers: a target that neither it nor a later frame reported is idle.
@@ -219,8 +214,10 @@ class OriginGauges extends Heard implements Peer {
   #syncedTo = 0;
 
   constructor(options: OriginGaugesOptions) {
-    super();
-    this.origin = options.origin;
+    super(options.origin, (known) => {
+      this.#leave(known);
+      if (this.#elsewhere.get(known.target) === known) this.#elsewhere.delete(known.target);
+    });
     this.#options = options;
   }
 
@@ -237,13 +234,13 @@ class OriginGauges extends Heard implements Peer {
   /** Targets with load. */
   get targets(): number {
     let count = 0;
-    for (const { gauge } of this.#gauges.values()) if (!isIdle(gauge)) count += 1;
+    for (const { gauge } of this.rows.values()) if (!isIdle(gauge)) count += 1;
     return count;
   }
 
   get inFlight(): number {
     let sum = 0;
-    for (const { gauge } of this.#gauges.values()) sum += gauge.inFlight;
+    for (const { gauge } of this.rows.values()) sum += gauge.inFlight;
     return sum;
   }
 
@@ -262,7 +259,12 @@ class OriginGauges extends Heard implements Peer {
 
   /** Everything known, for a peer that cannot hear the origin. */
   reports(): GaugeReport[] {
-    return [...this.#gauges.values()].map(({ number, key, counter, gauge }) => ({ number, key, counter, ...gauge }));
+    return [...this.rows.values()].map(({ key: number, target: key, counter, gauge }) => ({
+      number,
+      key,
+      counter,
+      ...gauge,
+    }));
   }
 
   /** Moves the gauges out of the sums; they are remembered next to them. */
@@ -280,39 +282,37 @@ class OriginGauges extends Heard implements Peer {
   }
 
   /** Nothing is in flight any more. */
-  clear(): void {
+  override clear(): void {
     this.isGone = true;
-    for (const known of this.#gauges.values()) this.#leave(known);
-    this.#gauges.clear();
-    this.#elsewhere.clear();
+    super.clear();
     this.#coveredAt = this.counter;
     this.#syncedTo = 0;
   }
 
   /** The slot of a target is about to be released. */
-  release(key: string): void {
-    for (const known of this.#gauges.values()) {
-      if (known.key !== key) continue;
+  release(target: string): void {
+    for (const known of this.rows.values()) {
+      if (known.target !== target) continue;
       this.#leave(known);
       this.#place(known, -1);
     }
   }
 
   /** A target has a slot now. */
-  slotAssigned(key: string): void {
-    const known = this.#elsewhere.get(key);
+  slotAssigned(target: string): void {
+    const known = this.#elsewhere.get(target);
     if (!known) return;
-    this.#place(known, this.#options.slots.find(key));
+    this.#place(known, this.#options.slots.find(target));
     this.#enter(known);
   }
 
   #report(report: GaugeReport): boolean {
-    let known = this.#gauges.get(report.number);
+    let known = this.rows.get(report.number);
     if (!known) {
       // A later heartbeat names the target of an unknown number.
       if (report.key === undefined || report.counter <= this.#coveredAt || !this.#hasCapacity()) return false;
-      known = { number: report.number, key: report.key, counter: -1, slot: -1, gauge: idleGauge };
-      this.#gauges.set(report.number, known);
+      known = { key: report.number, target: report.key, counter: -1, slot: -1, gauge: idleGauge };
+      this.rows.set(report.number, known);
     }
     if (report.counter <= known.counter) return false;
     known.counter = report.counter;
@@ -330,43 +330,37 @@ class OriginGauges extends Heard implements Peer {
     }
     this.#leave(known);
     known.gauge = gauge;
-    if (known.slot < 0) this.#place(known, slots.find(known.key));
+    if (known.slot < 0) this.#place(known, slots.find(known.target));
     this.#enter(known);
   }
 
   #cover({ from, to }: CoveredNumbers, counter: number): void {
     if (from <= this.#syncedTo) this.#syncedTo = Math.max(this.#syncedTo, to);
     if (from === 0 && to === Number.POSITIVE_INFINITY) this.#coveredAt = Math.max(this.#coveredAt, counter);
-    for (const known of this.#gauges.values()) {
-      if (known.number < from || known.number >= to || known.counter >= counter) continue;
-      this.#leave(known);
-      this.#drop(known);
+    for (const known of this.rows.values()) {
+      if (known.key < from || known.key >= to || known.counter >= counter) continue;
+      this.remove(known);
     }
   }
 
   #place(known: KnownGauge, slot: number): void {
     known.slot = slot;
-    if (slot < 0) this.#elsewhere.set(known.key, known);
-    else this.#elsewhere.delete(known.key);
-  }
-
-  #drop(known: KnownGauge): void {
-    this.#gauges.delete(known.number);
-    if (this.#elsewhere.get(known.key) === known) this.#elsewhere.delete(known.key);
+    if (slot < 0) this.#elsewhere.set(known.target, known);
+    else this.#elsewhere.delete(known.target);
   }
 
   #hasCapacity(): boolean {
-    if (this.#gauges.size < this.#options.maxTargets) return true;
-    for (const known of this.#gauges.values()) if (isIdle(known.gauge)) this.#drop(known);
-    if (this.#gauges.size < this.#options.maxTargets) return true;
+    if (this.rows.size < this.#options.maxTargets) return true;
+    for (const known of this.rows.values()) if (isIdle(known.gauge)) this.remove(known);
+    if (this.rows.size < this.#options.maxTargets) return true;
     this.refused += 1;
     return false;
   }
 
   #moveAll(move: () => void): void {
-    for (const known of this.#gauges.values()) this.#leave(known);
+    for (const known of this.rows.values()) this.#leave(known);
     move();
-    for (const known of this.#gauges.values()) this.#enter(known);
+    for (const known of this.rows.values()) this.#enter(known);
   }
 
   #enter({ slot, gauge }: KnownGauge): void {

@@ -1,9 +1,13 @@
-import { type Cancel, counterBy, counterOf, gaugeOf, type Meter, type RouterId } from "@espalier/core";
+import { type Cancel, type Clock, counterBy, gaugeOf, type Meter } from "@espalier/core";
 import {
   callAll,
+  isLater,
   LeasedPlane,
   type Origin,
+  type Outcome,
   originKey,
+  PeerRows,
+  PeerTable,
   type PlaneOptions,
   type RelayFrame,
   subscribe,
@@ -51,9 +55,6 @@ export interface NotePlaneOptions extends PlaneOptions {
   readonly limits?: Partial<NoteLimits>;
 }
 
-/** `stale`: nothing new in it, or of this router itself; `refused`: one router or one note too many. */
-type Outcome = "stale" | "refused";
-
 interface OwnNote {
   readonly bytes: Uint8Array;
   /** It is true until it is replaced, however long ago it was posted. */
@@ -77,7 +78,7 @@ const encoder = new TextEncoder();
  * Sends own notes again from `start` on. Before that it takes and posts notes all the same.
  */
 export class NotePlane {
-  readonly exchange: LeasedPlane<NoteFrame, Outcome>;
+  readonly exchange: LeasedPlane<NoteFrame>;
   readonly #options: NotePlaneOptions;
   readonly #limits: NoteLimits;
   readonly #meters: ReturnType<typeof createNoteMeters>;
@@ -96,7 +97,9 @@ export class NotePlane {
     this.#options = options;
     this.#limits = limits;
     this.#meters = meters;
-    this.exchange = new LeasedPlane<NoteFrame, Outcome>(options, {
+    this.exchange = new LeasedPlane<NoteFrame>(options, {
+      name: "note",
+      frames: "frames of shared estimates",
       read: readNoteFrame,
       take: (frame) => this.#take(frame),
       refusedAs: "stale",
@@ -104,7 +107,6 @@ export class NotePlane {
       gatherMs: () => 0,
       full: () => this.#framesOf([...this.#own.keys()]),
       relay: () => this.#relayFrames(),
-      received: meters.received,
       upkeep: [[limits.refreshMs, () => this.#refresh()]],
     });
   }
@@ -161,7 +163,7 @@ export class NotePlane {
       if (note.writtenMs < writtenBeforeMs) this.#own.delete(key);
       else note.counter = this.exchange.nextCounter();
     }
-    this.exchange.tell(this.exchange.fullFrames());
+    this.exchange.tell(this.#framesOf([...this.#own.keys()]));
     for (const [kind, held] of this.#held) {
       held.forget(writtenBeforeMs);
       if (held.count === 0) this.#held.delete(kind);
@@ -183,13 +185,7 @@ export class NotePlane {
   }
 
   #relayFrames(): readonly RelayFrame[] {
-    const byOrigin = new Map<string, HeldNote[]>();
-    for (const note of this.#allHeld()) {
-      const key = originKey(note.origin);
-      const others = byOrigin.get(key);
-      if (others) others.push(note);
-      else byOrigin.set(key, [note]);
-    }
+    const byOrigin = Map.groupBy(this.#allHeld(), ({ origin }) => originKey(origin));
     const frames: RelayFrame[] = [];
     for (const held of byOrigin.values()) {
       const { origin } = held[0]!;
@@ -200,17 +196,15 @@ export class NotePlane {
   }
 
   #written({ origin, notes }: NoteFrame): readonly Uint8Array[] {
-    const frames = splitNotes(notes).map((some) => writeNoteFrame({ origin, notes: some }));
-    for (const { length } of frames) this.#meters.sent(length);
-    return frames;
+    return splitNotes(notes).map((some) => writeNoteFrame({ origin, notes: some }));
   }
 
   #aged<Written extends { readonly writtenMs: number }>(note: Written): Written & { readonly ageMs: number } {
     return { ...note, ageMs: Math.max(0, this.#options.clock.nowMs() - note.writtenMs) };
   }
 
-  #take({ origin, notes }: NoteFrame): Outcome | "news" {
-    let outcome: Outcome | "news" = "stale";
+  #take({ origin, notes }: NoteFrame): Outcome {
+    let outcome: Outcome = "stale";
     const news: Note[] = [];
     for (const written of notes) {
       const note = { ...written, origin, writtenMs: this.#options.clock.nowMs() - written.ageMs };
@@ -223,7 +217,7 @@ export class NotePlane {
     return outcome;
   }
 
-  #keep(note: HeldNote): Outcome | "news" {
+  #keep(note: HeldNote): Outcome {
     if (note.ageMs > this.#limits.forgetMs) return "stale";
     return this.#heldOf(kindOf(note.key))?.add(note) ?? "refused";
   }
@@ -233,7 +227,7 @@ export class NotePlane {
     let held = this.#held.get(kind);
     const { maxKinds, keptKinds } = this.#limits;
     if (!held && (this.#held.size < maxKinds || keptKinds.includes(kind))) {
-      held = new HeldNotes(this.#limits);
+      held = new HeldNotes(this.#limits, this.#options.clock);
       this.#held.set(kind, held);
     }
     return held;
@@ -242,17 +236,6 @@ export class NotePlane {
 
 function createNoteMeters(meter: Meter) {
   return {
-    received: counterBy<Outcome | "news" | "invalid">(
-      meter,
-      "outcome",
-      "espalier_note_frames_received_total",
-      "Frames of shared estimates from other routers, by outcome.",
-    ),
-    sent: counterOf(
-      meter,
-      "espalier_note_sent_bytes_total",
-      "Bytes of frames of shared estimates from this router, each counted once for all peers.",
-    ),
     refused: counterBy(
       meter,
       "kind",
@@ -264,7 +247,7 @@ function createNoteMeters(meter: Meter) {
 }
 
 /** Bounds of what is kept of one kind. */
-export interface HeldNoteLimits {
+interface HeldNoteLimits {
   /** Notes of one router. */
   readonly maxNotes: number;
   /** Other routers whose notes are kept. */
@@ -274,98 +257,69 @@ export interface HeldNoteLimits {
 }
 
 /** A note of another router. */
-export interface HeldNote extends WrittenNote {
+interface HeldNote extends WrittenNote {
   readonly origin: Origin;
   /** When it was written, on the monotonic clock. */
   readonly writtenMs: number;
 }
 
 /**
- * The notes of other routers of one kind: per router and key the latest note of the latest epoch, and of each router the
+ * The notes of other routers of one kind: per router and key the note with the latest version, and of each router the
  * latest ones. So the result does not depend on the order in which notes arrive, nor on how often. As a router repeats
  * its notes with new counters, the earliest is one that it has ended.
  */
-export class HeldNotes {
+class HeldNotes {
   readonly #limits: HeldNoteLimits;
-  readonly #routers = new Map<RouterId, Map<string, HeldNote>>();
+  readonly #routers: PeerTable<PeerRows<string, HeldNote>>;
   #bytes = 0;
   count = 0;
 
-  constructor(limits: HeldNoteLimits) {
+  constructor(limits: HeldNoteLimits, clock: Clock) {
     this.#limits = limits;
+    this.#routers = new PeerTable({
+      // Notes outlive their writers; the router that wrote longest ago gives its place to another one.
+      ...{ clock, maxPeers: limits.maxOrigins, leaseMs: Number.NEGATIVE_INFINITY, laterEpochReplaces: "key" },
+      begin: (origin) =>
+        new PeerRows(origin, (note) => {
+          this.#bytes -= sizeOf(note);
+          this.count -= 1;
+        }),
+    });
   }
 
   /** @returns whether it is new; `refused` when there is no capacity */
-  add(note: HeldNote): "news" | "stale" | "refused" {
-    const { origin, key } = note;
-    const known = this.#routers.get(origin.router)?.get(key);
+  add(note: HeldNote): Outcome {
+    const router = this.#routers.of(note.origin);
+    if (!router) return "refused";
+    const { rows } = router;
+    const known = rows.get(note.key);
     if (known && !isLater(note, known)) return "stale";
-    const replaced = known ?? this.#earliestIfFull(origin.router);
+    const replaced = known ?? (rows.size < this.#limits.maxNotes ? undefined : earliestOf(rows.values()));
     if (replaced && !isLater(note, replaced)) return "refused";
     const more = sizeOf(note) - (replaced ? sizeOf(replaced) : 0);
-    if (!this.#evictFor(origin.router, more)) return "refused";
-    if (replaced) this.#remove(replaced);
-    const notes = this.#routers.get(origin.router) ?? new Map<string, HeldNote>();
-    this.#routers.set(origin.router, notes);
-    notes.set(key, note);
+    while (this.#bytes + more > this.#limits.maxHeldBytes) if (!this.#routers.evict(router)) return "refused";
+    if (replaced) router.remove(replaced);
+    router.heardMs = Math.max(router.heardMs, note.writtenMs);
+    rows.set(note.key, note);
     this.#bytes += sizeOf(note);
     this.count += 1;
     return "news";
   }
 
   forget(writtenBeforeMs: number): void {
-    for (const note of [...this.all()]) if (note.writtenMs < writtenBeforeMs) this.#remove(note);
+    for (const router of this.#routers) {
+      for (const note of router.rows.values()) if (note.writtenMs < writtenBeforeMs) router.remove(note);
+    }
   }
 
   /** In the order in which the routers came. */
   *all(): Generator<HeldNote, void, undefined> {
-    for (const notes of this.#routers.values()) yield* notes.values();
-  }
-
-  /** The earliest note of a router of which no more are kept; undefined while there may be more. */
-  #earliestIfFull(router: RouterId): HeldNote | undefined {
-    const notes = this.#routers.get(router);
-    if (!notes || notes.size < this.#limits.maxNotes) return undefined;
-    return [...notes.values()].reduce((earliest, note) => (isLater(earliest, note) ? note : earliest));
-  }
-
-  #remove(note: HeldNote): void {
-    const { router } = note.origin;
-    const notes = this.#routers.get(router)!;
-    notes.delete(note.key);
-    if (notes.size === 0) this.#routers.delete(router);
-    this.#bytes -= sizeOf(note);
-    this.count -= 1;
-  }
-
-  /** Forgets the routers that wrote longest ago, as far as it must; never the one whose note arrives. */
-  #evictFor(router: RouterId, more: number): boolean {
-    const { maxOrigins, maxHeldBytes } = this.#limits;
-    const own = this.#routers.get(router);
-    while ((!own && this.#routers.size >= maxOrigins) || this.#bytes + more > maxHeldBytes) {
-      const oldest = this.#oldestBut(router);
-      if (oldest === undefined) return false;
-      for (const note of [...this.#routers.get(oldest)!.values()]) this.#remove(note);
-    }
-    return true;
-  }
-
-  #oldestBut(router: RouterId): RouterId | undefined {
-    let oldest: RouterId | undefined;
-    let oldestMs = Number.POSITIVE_INFINITY;
-    for (const [other, notes] of this.#routers) {
-      const latestMs = Math.max(...[...notes.values()].map(({ writtenMs }) => writtenMs));
-      if (other === router || latestMs >= oldestMs) continue;
-      oldest = other;
-      oldestMs = latestMs;
-    }
-    return oldest;
+    for (const { rows } of this.#routers) yield* rows.values();
   }
 }
 
-function isLater(one: HeldNote, other: HeldNote): boolean {
-  const { epoch } = other.origin;
-  return one.origin.epoch === epoch ? one.counter > other.counter : one.origin.epoch > epoch;
+function earliestOf(notes: Iterable<HeldNote>): HeldNote {
+  return [...notes].reduce((earliest, note) => (isLater(earliest, note) ? note : earliest));
 }
 
 /** Approximate bytes in memory: a UTF-16 unit of a key is two bytes. */

@@ -1,5 +1,5 @@
-import { DecayedSum, usageHalfLifeMs } from "@espalier/core";
-import { Heard, type Origin, type Peer, PeerTable, type RelayFrame } from "@espalier/mesh";
+import { type Clock, DecayedSum, usageHalfLifeMs } from "@espalier/core";
+import { isLater, type Origin, PeerRows, PeerTable, type RelayFrame, type Version } from "@espalier/mesh";
 import { type UsageFrame, type UsageReport, writeUsageFrame } from "./usage-frame.ts";
 import type { UsagePart, UsageSums } from "./usage-sums.ts";
 
@@ -20,149 +20,99 @@ export interface PeerUsageLimits {
   readonly waitLeaseMs: number;
 }
 
-/** What all other routers have reported of tenants, while their leases run. */
-export class PeerUsage {
-  readonly #leaseMs: number;
-  readonly #peers: PeerTable<OriginUsage>;
+/** What the latest report of a router says of one of its tenants. */
+interface Part extends UsagePart, Version {}
 
-  constructor(sums: UsageSums, limits: PeerUsageLimits) {
-    this.#leaseMs = limits.leaseMs;
-    this.#peers = new PeerTable<OriginUsage>({
-      maxPeers: limits.maxOrigins,
-      leaseMs: limits.leaseMs,
-      begin: (origin) => new OriginUsage(origin, sums, limits),
-      succeed(known, origin) {
-        known.beginEpoch(origin);
-        return known;
-      },
+/** Its tenants, the one reported latest last. */
+type Tenants = PeerRows<number, Part>;
+
+/**
+ * What all other routers have reported of their tenants, while their leases run: per router and tenant the report with
+ * the latest version, in whatever order reports arrive. What an earlier epoch of a router has served stays until a later
+ * one reports the same tenant.
+ */
+export class PeerUsage {
+  readonly #sums: UsageSums;
+  readonly #limits: PeerUsageLimits;
+  readonly #clock: Clock;
+  readonly #peers: PeerTable<Tenants>;
+
+  constructor(sums: UsageSums, limits: PeerUsageLimits, clock: Clock) {
+    const { maxOrigins: maxPeers, leaseMs } = limits;
+    this.#sums = sums;
+    this.#limits = limits;
+    this.#clock = clock;
+    this.#peers = new PeerTable<Tenants>({
+      ...{ clock, maxPeers, leaseMs, laterEpochReplaces: "key" },
+      begin: (origin) => new PeerRows(origin, (part) => sums.remove(part, clock.nowMs())),
     });
   }
 
   /** @returns what the frame brought */
-  receive(frame: UsageFrame, nowMs: number): "news" | "stale" | "unknown" {
-    const origin = this.#peers.of(frame.origin, nowMs);
-    if (!origin) return "unknown";
-    return origin.apply(frame, nowMs) ? "news" : "stale";
+  receive(frame: UsageFrame): "news" | "stale" | "unknown" {
+    const tenants = this.#peers.of(frame.origin);
+    if (!tenants) return "unknown";
+    let isNews = tenants.hear(frame, this.#clock.nowMs());
+    for (const report of frame.reports) if (this.#report(tenants, frame.origin, report)) isNews = true;
+    return isNews ? "news" : "stale";
   }
 
   /** Ends expired leases. */
-  expire(nowMs: number): void {
-    for (const origin of this.#peers) if (nowMs - origin.heardMs > this.#leaseMs) this.#peers.forget(origin, nowMs);
+  expire(): void {
+    this.#peers.expire();
   }
 
   /** Forgets tenants that have almost nothing left. */
-  sweep(nowMs: number): void {
-    for (const origin of this.#peers) origin.forgetBelow(leastTokens, nowMs);
+  sweep(): void {
+    const nowMs = this.#clock.nowMs();
+    for (const tenants of this.#peers) {
+      for (const part of tenants.rows.values()) {
+        if (Math.max(part.served.at(nowMs), part.lift.at(nowMs)) < leastTokens) tenants.remove(part);
+      }
+    }
   }
 
   /** Silence of the router that counts and was heard longest ago; 0 when there is none. */
-  ageMs(nowMs: number): number {
+  ageMs(): number {
+    const nowMs = this.#clock.nowMs();
     let oldestMs = nowMs;
-    for (const { heardMs, tenants } of this.#peers) if (tenants > 0) oldestMs = Math.min(oldestMs, heardMs);
+    for (const { heardMs, rows } of this.#peers) if (rows.size > 0) oldestMs = Math.min(oldestMs, heardMs);
     return nowMs - oldestMs;
   }
 
-  relayFrames(nowMs: number): readonly RelayFrame[] {
-    return [...this.#peers].map((known) => {
-      const { origin, counter, heardMs } = known;
+  /** What the latest epochs reported, as it is by now. */
+  relayFrames(): readonly RelayFrame[] {
+    const nowMs = this.#clock.nowMs();
+    return [...this.#peers].map(({ origin, counter, heardMs, rows }) => {
+      const reports = [...rows.values()]
+        .filter((part) => part.origin.epoch === origin.epoch)
+        .map((part) => reportOf(part, nowMs));
       const relayedAgeMs = Math.max(0, nowMs - heardMs);
-      return { origin, frame: writeUsageFrame({ origin, counter, relayedAgeMs, reports: known.reports(nowMs) }) };
+      return { origin, frame: writeUsageFrame({ origin, counter, relayedAgeMs, reports }) };
     });
   }
-}
 
-interface Part extends UsagePart {
-  waitsUntilMs: number;
-  /** Of the frame with the report; -1 when it is of an earlier epoch of the router. */
-  counter: number;
-}
-
-/**
- * What one other router has reported of its tenants: per tenant the report with the highest counter, in whatever order
- * reports arrive. What an earlier epoch has served stays until the later one reports the same tenant.
- */
-class OriginUsage extends Heard implements Peer {
-  origin: Origin;
-  readonly #sums: UsageSums;
-  readonly #limits: PeerUsageLimits;
-  /** The one reported latest last. */
-  readonly #parts = new Map<number, Part>();
-
-  constructor(origin: Origin, sums: UsageSums, limits: PeerUsageLimits) {
-    super();
-    this.origin = origin;
-    this.#sums = sums;
-    this.#limits = limits;
-  }
-
-  get tenants(): number {
-    return this.#parts.size;
-  }
-
-  /** Takes a frame of this epoch. @returns whether it had any news */
-  apply(frame: UsageFrame, nowMs: number): boolean {
-    let isNews = this.hear(frame, nowMs);
-    for (const report of frame.reports) if (this.#report(report, nowMs)) isNews = true;
-    return isNews;
-  }
-
-  beginEpoch(origin: Origin): void {
-    this.origin = origin;
-    this.counter = -1;
-    for (const part of this.#parts.values()) part.counter = -1;
-  }
-
-  /** What this epoch reported, as it is by now. */
-  reports(nowMs: number): readonly UsageReport[] {
-    const reports: UsageReport[] = [];
-    for (const { key, counter, served, lift, waitsUntilMs } of this.#parts.values()) {
-      if (counter < 0) continue;
-      const [tokens, lifted] = [Math.round(served.at(nowMs)), Math.round(lift.at(nowMs))];
-      reports.push({ key, counter, tokens, lift: lifted, isWaiting: waitsUntilMs > nowMs });
-    }
-    return reports;
-  }
-
-  /** Forgets those that have less than `tokens` by now. */
-  forgetBelow(tokens: number, nowMs: number): void {
-    for (const part of this.#parts.values()) {
-      if (Math.max(part.served.at(nowMs), part.lift.at(nowMs)) < tokens) this.#forget(part, nowMs);
-    }
-  }
-
-  clear(nowMs: number): void {
-    this.forgetBelow(Number.POSITIVE_INFINITY, nowMs);
-  }
-
-  #report({ key, counter, tokens, lift, isWaiting }: UsageReport, nowMs: number): boolean {
-    const part = this.#parts.get(key) ?? newPart(key);
-    if (counter <= part.counter) return false;
-    part.counter = counter;
+  /** @returns whether it is later than what was known of the tenant */
+  #report(tenants: Tenants, origin: Origin, { key, counter, tokens, lift, isWaiting }: UsageReport): boolean {
+    const { rows } = tenants;
+    const known = rows.get(key);
+    if (known && !isLater({ origin, counter }, known)) return false;
+    const nowMs = this.#clock.nowMs();
+    const part = known ?? { key, served: new DecayedSum(usageHalfLifeMs), lift: new DecayedSum(usageHalfLifeMs) };
     part.served.set(tokens, nowMs);
     part.lift.set(lift, nowMs);
-    part.waitsUntilMs = isWaiting ? nowMs + this.#limits.waitLeaseMs : Number.NEGATIVE_INFINITY;
-    this.#parts.delete(key);
-    this.#evictOldest(nowMs);
-    this.#parts.set(key, part);
-    this.#sums.changed(part, nowMs);
+    const waitsUntilMs = isWaiting ? nowMs + this.#limits.waitLeaseMs : Number.NEGATIVE_INFINITY;
+    rows.delete(key);
+    const [oldest] = rows.values();
+    if (oldest && rows.size >= this.#limits.maxTenantsOfRouter) tenants.remove(oldest);
+    const changed = Object.assign(part, { origin, counter, waitsUntilMs });
+    rows.set(key, changed);
+    this.#sums.changed(changed, nowMs);
     return true;
-  }
-
-  #evictOldest(nowMs: number): void {
-    if (this.#parts.size < this.#limits.maxTenantsOfRouter) return;
-    for (const oldest of this.#parts.values()) {
-      this.#forget(oldest, nowMs);
-      return;
-    }
-  }
-
-  #forget(part: Part, nowMs: number): void {
-    this.#parts.delete(part.key);
-    this.#sums.remove(part, nowMs);
   }
 }
 
-function newPart(key: number): Part {
-  const [served, lift] = [new DecayedSum(usageHalfLifeMs), new DecayedSum(usageHalfLifeMs)];
-  return { key, counter: -1, served, lift, waitsUntilMs: Number.NEGATIVE_INFINITY };
+function reportOf({ key, counter, served, lift, waitsUntilMs }: Part, nowMs: number): UsageReport {
+  const [tokens, lifted] = [Math.round(served.at(nowMs)), Math.round(lift.at(nowMs))];
+  return { key, counter, tokens, lift: lifted, isWaiting: waitsUntilMs > nowMs };
 }

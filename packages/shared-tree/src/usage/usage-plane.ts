@@ -1,4 +1,4 @@
-import { counterBy, counterOf, gaugeOf, type Meter } from "@espalier/core";
+import { gaugeOf, type Meter } from "@espalier/core";
 import { LeasedPlane, type PlaneOptions } from "@espalier/mesh";
 import { OwnUsage, type OwnUsageReport } from "./own-usage.ts";
 import { PeerUsage } from "./peer-usage.ts";
@@ -36,16 +36,13 @@ export interface UsagePlaneOptions extends PlaneOptions {
   readonly limits?: Partial<UsageLimits>;
 }
 
-/** `stale`: nothing new in it; `unknown`: of an earlier epoch, of this router itself, or of one router too many. */
-type Outcome = "stale" | "unknown";
-
 /**
  * Sends what this router has served to tenants to other routers, and sums up what they send.
  *
  * Sends nothing before `start`, and nothing while this router has served no tenant.
  */
 export class UsagePlane {
-  readonly exchange: LeasedPlane<UsageFrame, Outcome>;
+  readonly exchange: LeasedPlane<UsageFrame>;
   readonly #options: UsagePlaneOptions;
   readonly #limits: UsageLimits;
   readonly #meters: ReturnType<typeof createUsageMeters>;
@@ -56,26 +53,26 @@ export class UsagePlane {
 
   constructor(options: UsagePlaneOptions) {
     const limits = { ...defaultUsageLimits, ...options.limits };
-    const meters = createUsageMeters(options.meter);
     const now = (): number => options.clock.nowMs();
     this.#options = options;
     this.#limits = limits;
-    this.#meters = meters;
+    this.#meters = createUsageMeters(options.meter);
     this.#own = new OwnUsage(limits);
-    this.#peers = new PeerUsage(this.#sums, limits);
-    this.exchange = new LeasedPlane<UsageFrame, Outcome>(options, {
+    this.#peers = new PeerUsage(this.#sums, limits, options.clock);
+    this.exchange = new LeasedPlane<UsageFrame>(options, {
+      name: "usage",
+      frames: "usage frames",
       read: readUsageFrame,
-      take: (frame) => this.#peers.receive(frame, now()),
+      take: (frame) => this.#peers.receive(frame),
       refusedAs: "unknown",
       changes: () => this.#framesOf(this.#own.takeChanges(now())),
       gatherMs: () => limits.gatherMs,
       full: () => this.#framesOf(this.#own.all(now())),
-      relay: () => this.#peers.relayFrames(now()),
-      received: meters.received,
+      relay: () => this.#peers.relayFrames(),
       upkeep: [
         [limits.refreshMs, () => this.#refresh(now())],
         [limits.rankMs, () => this.#own.rank(now())],
-        [limits.sweepMs, () => this.#peers.sweep(now())],
+        [limits.sweepMs, () => this.#peers.sweep()],
       ],
     });
   }
@@ -108,38 +105,22 @@ export class UsagePlane {
 
   #refresh(nowMs: number): void {
     this.exchange.tell(this.#framesOf(this.#own.takeRefresh(nowMs)));
-    this.#peers.expire(nowMs);
+    this.#peers.expire();
     this.#meters.unadvertised(this.#own.unadvertised);
     this.#meters.known(this.#sums.size);
-    this.#meters.ageSeconds(this.#peers.ageMs(nowMs) / 1_000);
+    this.#meters.ageSeconds(this.#peers.ageMs() / 1_000);
   }
 
   #framesOf(reports: readonly OwnUsageReport[]): readonly Uint8Array[] {
     if (reports.length === 0) return [];
     const counter = this.exchange.nextCounter();
     const counted = reports.map((report) => ({ ...report, counter }));
-    const frame = writeUsageFrame({
-      ...{ origin: this.#options.self(), counter, relayedAgeMs: undefined },
-      reports: counted,
-    });
-    this.#meters.sent(frame.length);
-    return [frame];
+    return [writeUsageFrame({ origin: this.#options.self(), counter, relayedAgeMs: undefined, reports: counted })];
   }
 }
 
 function createUsageMeters(meter: Meter) {
   return {
-    received: counterBy<Outcome | "news" | "invalid">(
-      meter,
-      "outcome",
-      "espalier_usage_frames_received_total",
-      "Usage frames from other routers, by outcome.",
-    ),
-    sent: counterOf(
-      meter,
-      "espalier_usage_sent_bytes_total",
-      "Bytes of usage frames from this router, each counted once for all peers.",
-    ),
     known: gaugeOf(
       meter,
       "espalier_usage_known_tenants",

@@ -136,5 +136,16 @@ test.each([1, 2, 3])("within an epoch what is known depends on no order and on n
   }
 });
 
+test.each([1, 2, 3])(
+  "frames of an earlier and a later epoch leave the same in whatever order they come, seed %i",
+  (seed) => {
+    const random = createSeededRandom(seed);
+    const frames = recordedFrames(random);
+    const expected = known(frames);
+    expect(expected.filter(Boolean).length).toBeGreaterThan(5);
+    for (let round = 0; round < 10; round++) expect(known(shuffled(frames, random))).toEqual(expected);
+  },
+);
+
 /** The epoch of a frame: behind kind, flags, the length of the router's name and its one letter. */
 const epochOf = (frame: Uint8Array): number => frame[4]!;

@@ -84,6 +84,21 @@ test("a later epoch of a router goes on over what its earlier one wrote, and onl
   expect(remembered(c)).toEqual(remembered(b));
 });
 
+test("of one kind too, notes of an earlier epoch stay and arrive until the later one writes under their keys", () => {
+  const [a, again] = [routerOf("a"), routerOf("a")];
+  for (const key of ["k/x", "k/y"]) a.plane.post(key, bytesOf("old"));
+  again.epoch = 2;
+  again.plane.post("k/x", bytesOf("new"));
+  for (const frames of [
+    [...a.frames, ...again.frames],
+    [...again.frames, ...a.frames],
+  ]) {
+    const b = routerOf("b");
+    receiveAll(b, frames);
+    expect(remembered(b)).toEqual(["a k/x new", "a k/y old"]);
+  }
+});
+
 test("own notes that come back are no news, those of an earlier epoch neither", () => {
   const a = routerOf("a");
   a.plane.post("k", bytesOf("one"));
@@ -269,6 +284,17 @@ describe("bounds", () => {
       time.advance(10);
     }
     expect(remembered(b)).toEqual(["d k d", "e k e"]);
+  });
+
+  test("of routers beyond the bound the first to come stays when it wrote again", () => {
+    const b = routerOf("b", { maxOrigins: 2 });
+    const [c, d, e] = [routerOf("c"), routerOf("d"), routerOf("e")];
+    for (const from of [c, d, c, e]) {
+      from.plane.post("k", bytesOf("1"));
+      receiveAll(b, from.frames.splice(0));
+      time.advance(10);
+    }
+    expect(remembered(b)).toEqual(["c k 1", "e k 1"]);
   });
 
   test("of bytes beyond the bound those of routers that wrote longest ago go, and never the writer's own", () => {

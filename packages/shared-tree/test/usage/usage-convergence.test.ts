@@ -85,7 +85,7 @@ test.each([1, 2, 3, 4])("after quiet every router knows what the others have ser
 });
 
 /** Frames of three routers, of which one begins anew half way. */
-function recordedFrames(random: Random): Uint8Array[] {
+function recordedFrames(random: Random, tenantCount = 12): Uint8Array[] {
   const time = createVirtualTime();
   const epochs = [
     ["a", 1],
@@ -96,7 +96,7 @@ function recordedFrames(random: Random): Uint8Array[] {
   return epochs.flatMap(([name, epoch]) => {
     const router = createUsageRouter(name, { time, epoch });
     for (let step = 0; step < 60; step++) {
-      const tenant = tenants[random.integer(12)]!;
+      const tenant = tenants[random.integer(tenantCount)]!;
       router.pool.served("default", tenant, 1 + random.integer(9_000));
       if (random.float() < 0.3) router.pool.lifted("default", tenant, random.integer(9_000));
       if (random.float() < 0.3) router.pool.waits("default", tenant, random.float() < 0.7);

@@ -181,6 +181,31 @@ describe("a router that is gone", () => {
   });
 });
 
+test("a relay repeats what the latest epoch of a router reported, and nothing of an earlier one", () => {
+  const { time, from, to } = createPair();
+  for (const tenant of ["x", "y"]) from.pool.served("default", tenant, 1_000);
+  time.advance(gatherMs);
+  from.plane.stop();
+  const reborn = createUsageRouter("a", { time, epoch: 2 });
+  connect(reborn, to);
+  reborn.pool.served("default", "x", 100);
+  time.advance(gatherMs);
+  const late = createUsageRouter("late", { time });
+  for (const { frame } of to.plane.exchange.relayFrames()) late.plane.exchange.receive(frame);
+  expect(["x", "y"].map((tenant) => Math.round(tokensElsewhere(late, tenant) / 100))).toEqual([1, 0]);
+});
+
+test("every frame of a router counts by its bytes, once for all peers, and so does one for a new peer", () => {
+  const { time, from } = createPair();
+  connect(from, createUsageRouter("c", { time }));
+  from.pool.served("default", "x", 1_000);
+  time.advance(10_000);
+  const frames = [...from.frames, ...from.plane.exchange.fullFrames()];
+  expect(frames.length).toBeGreaterThan(2);
+  const sizeBytes = frames.reduce((sum, { length }) => sum + length, 0);
+  expect(from.meter.value("espalier_usage_sent_bytes_total")).toBe(sizeBytes);
+});
+
 describe("bounds", () => {
   test("of all tenants the others are told of those with the most tokens, and of those that wait", () => {
     const { time, from, to } = createPair({ maxAdvertised: 3 });
@@ -214,6 +239,22 @@ describe("bounds", () => {
     time.advance(gatherMs);
     expect(["x", "y", "z"].map((tenant) => tokensElsewhere(to, tenant) > 0)).toEqual([false, true, true]);
     expect(to.meter.value("espalier_usage_frames_received_total", "unknown")).toBe(1);
+  });
+
+  test("of the tenants of one router the one that was reported longest ago gives its place to another one", () => {
+    const time = createVirtualTime();
+    const to = createUsageRouter("to", { time, limits: { maxTenantsOfRouter: 2 } });
+    const from = createUsageRouter("a", { time });
+    connect(from, to);
+    const knownAfter = (...served: readonly string[]): readonly string[] => {
+      for (const tenant of served) {
+        from.pool.served("default", tenant, 1_000);
+        time.advance(gatherMs);
+      }
+      return ["x", "y", "z"].filter((tenant) => tokensElsewhere(to, tenant) > 0);
+    };
+    expect(knownAfter("x", "y", "y")).toEqual(["x", "y"]);
+    expect(knownAfter("x", "z")).toEqual(["x", "z"]);
   });
 
   test("tenants that have next to nothing are forgotten", () => {

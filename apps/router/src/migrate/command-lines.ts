@@ -43,7 +43,7 @@ function containerCommands(tree: unknown): readonly (readonly string[])[] {
   if (Array.isArray(tree)) return tree.flatMap(containerCommands);
   if (!isSection(tree)) return [];
   const words = [tree.entrypoint, tree.command, tree.args].flatMap((written) => {
-    if (Array.isArray(written)) return written.map(String);
+    if (Array.isArray(written)) return written.map((each) => ourVariables(String(each)));
     return typeof written === "string" ? splitCommands(written).flat() : [];
   });
   return [words, ...Object.values(tree).flatMap(containerCommands)];
@@ -81,8 +81,13 @@ function splitCommands(text: string): readonly (readonly string[])[] {
   return commands;
 }
 
+/** `$NAME` of shells and compose files and `$(NAME)` of Kubernetes, in the form that our file has for a variable. */
+const ourVariables = (text: string): string =>
+  text.replace(/\$(?:([A-Za-z_]\w*)|\(([A-Za-z_]\w*)\))/g, (_, plain, called) => `\${${plain ?? called}}`);
+
 const unquoted = (written: string): string =>
   written.replace(
-    /\\(.)|"((?:[^"\\]|\\.)*)"|'([^']*)'/gs,
-    (_, escaped, quoted, literal) => escaped ?? literal ?? String(quoted).replace(/\\(["\\$`])/g, "$1"),
+    /\\(.)|"((?:[^"\\]|\\.)*)"|'([^']*)'|[^\\"']+/gs,
+    (bare: string, escaped?: string, quoted?: string, literal?: string) =>
+      escaped ?? literal?.replaceAll("${", () => "$${") ?? ourVariables(quoted?.replace(/\\(["\\`])/g, "$1") ?? bare),
   );

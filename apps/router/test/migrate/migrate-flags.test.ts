@@ -340,6 +340,24 @@ test("words of a command line have no quotes, as behind a shell", () => {
   });
 });
 
+test.each([
+  [
+    "a shell script",
+    `exec smg --worker-urls "http://$A_HOST:1" http://\${B_HOST}:2 --api-key $KEY --tenant-api-key 'a:key-with-\${x}'\n`,
+  ],
+  [
+    "a manifest",
+    `args: [--worker-urls, "http://$(A_HOST):1", "http://\${B_HOST}:2", --api-key, $(KEY), --tenant-api-key, "a:key-with-$\${x}"]\n`,
+  ],
+])("variables of %s are variables of ours", async (_, text) => {
+  const { stdout } = await run("--from", "smg", temporaryFile("launch", text));
+  const variables = { A_HOST: "a", B_HOST: "b", KEY: "key-of-clients" };
+  const config = loadConfig({ file: { path: "espalier.yaml", text: stdout }, env: variables });
+  expect(config.engines).toMatchObject([{ url: "http://a:1" }, { url: "http://b:2" }]);
+  expect(stdout).toContain("engine-api-key: ${KEY}\n");
+  expect(config.apiKeys).toHaveLength(2);
+});
+
 // What stands around a command line in a file was taken for its flags, or the file for empty: an empty configuration came of it.
 const launch = "python3 -m sglang_router.launch_router --worker-urls http://a:1 http://b:1 --policy cache_aware";
 test.each([

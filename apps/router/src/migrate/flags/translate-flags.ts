@@ -179,7 +179,8 @@ const setters: Readonly<Record<NonNullable<FlagRow["by"]>, Setter>> = {
 const minKeyLength = 8;
 
 function addKey(name: string, key: string, translation: Translation): Outcome | undefined {
-  if (key.length < minKeyLength) {
+  const isVariable = key.startsWith("${");
+  if (key.length < minKeyLength && !isVariable) {
     return { outcome: "missing", why: `keys have ${minKeyLength} characters at least`, instead: "a longer key" };
   }
   const keys = (translation.get("api-keys") ?? []) as readonly unknown[];

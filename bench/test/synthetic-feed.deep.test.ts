@@ -1,8 +1,8 @@
-import { createSeededRandom } from "@espalier/core";
+import { createSeededRandom, mixWord } from "@espalier/core";
 import type { LedgerSink } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
-import { mixBits, textBits } from "../src/support/mix-bits.ts";
 import { maxStoredPerMessage, SyntheticFeed } from "../src/support/synthetic-feed.ts";
+import { textBits } from "../src/support/text-bits.ts";
 
 /** Holds what it is told, block by block, and refuses what cannot be. */
 class NaiveEngine implements LedgerSink {
@@ -132,7 +132,7 @@ test("less than one message is refused as a size", () => {
 test("bits are mixed one to one, to 32 bits without a sign", () => {
   const seen = new Set<number>();
   for (let value = 0; value < 50_000; value++) {
-    const mixed = mixBits(value);
+    const mixed = mixWord(value);
     expect(mixed >>> 0).toBe(mixed);
     seen.add(mixed);
   }

@@ -2,7 +2,7 @@ import { asRouterId, type Clock, createSeededRandom, type Logger, type Scheduler
 import { createMesh, type Mesh, type MeshOptions } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type Replica } from "@espalier/shared-tree";
-import { textBits } from "../support/mix-bits.ts";
+import { textBits } from "../support/text-bits.ts";
 import { createLoopStalls, type LoopStalls } from "./loop-stalls.ts";
 import type { MeshNodeAnswers, MeshNodeCommand, MeshNodeOptions, TargetDigest } from "./mesh-node-messages.ts";
 import { createNodeFeeds, type NodeFeeds } from "./node-feeds.ts";

@@ -1,7 +1,7 @@
 import { type Cancel, type Clock, createSeededRandom, type Scheduler } from "@espalier/core";
 import type { FeedReader, Replica } from "@espalier/shared-tree";
-import { textBits } from "../support/mix-bits.ts";
 import { SyntheticFeed } from "../support/synthetic-feed.ts";
+import { textBits } from "../support/text-bits.ts";
 
 export interface NodeFeedsOptions {
   readonly replica: Pick<Replica, "openFeed">;

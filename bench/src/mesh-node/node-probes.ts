@@ -1,7 +1,8 @@
 import type { Cancel, Clock, Random, Scheduler } from "@espalier/core";
+import { mixWord } from "@espalier/core";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { Replica, TargetSlots } from "@espalier/shared-tree";
-import { mixBits, textBits } from "../support/mix-bits.ts";
+import { textBits } from "../support/text-bits.ts";
 import { EventTimes, EventTimesByRouter } from "./event-times.ts";
 import { runJittered } from "./jittered.ts";
 import type { WallTime } from "./wall-time.ts";
@@ -58,7 +59,7 @@ export function createNodeProbes(options: NodeProbesOptions): NodeProbes {
     const { sink } = reader;
     if (probe >= livingProbes) sink.removed(tier.gpu, probeWords(words, own, probe - livingProbes), 0, 1);
     sink.stored(tier.gpu, probeWords(words, own, probe), 0, 1);
-    reader.batch({ sequence: probe, timestampUs: Math.floor(clock.wallMs() * 1_000), checksum: mixBits(probe) }, true);
+    reader.batch({ sequence: probe, timestampUs: Math.floor(clock.wallMs() * 1_000), checksum: mixWord(probe) }, true);
   };
   const isVisible = (router: string, target: string, probe: number): boolean => {
     probeWords(words, textBits(router), probe);
@@ -96,7 +97,7 @@ export function createNodeProbes(options: NodeProbesOptions): NodeProbes {
 }
 
 function probeWords(words: Uint32Array, router: number, probe: number): Uint32Array {
-  words[0] = mixBits(router ^ mixBits(probe + 1));
-  words[1] = mixBits(words[0]! ^ Math.imul(router, 0x9e37_79b1) ^ probe);
+  words[0] = mixWord(router ^ mixWord(probe + 1));
+  words[1] = mixWord(words[0]! ^ Math.imul(router, 0x9e37_79b1) ^ probe);
   return words;
 }

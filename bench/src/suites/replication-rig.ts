@@ -3,8 +3,8 @@ import type { DocumentUpdate, Member } from "@espalier/mesh";
 import { createPrefixIndex, type LedgerSink, type PrefixIndex, tier } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type FeedReader, type Replica } from "@espalier/shared-tree";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
-import { textBits } from "../support/mix-bits.ts";
 import { SyntheticFeed } from "../support/synthetic-feed.ts";
+import { textBits } from "../support/text-bits.ts";
 
 /** One message as a ledger passes it to its sink, prepared so that its creation is not timed. */
 export interface RecordedStep {

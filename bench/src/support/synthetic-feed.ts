@@ -1,7 +1,7 @@
 import type { Random } from "@espalier/core";
+import { mixWord } from "@espalier/core";
 import { type LedgerSink, tier } from "@espalier/prefix-index";
 import type { BatchMark } from "@espalier/shared-tree";
-import { mixBits } from "./mix-bits.ts";
 
 export interface SyntheticFeedOptions {
   readonly random: Random;
@@ -80,7 +80,7 @@ export class SyntheticFeed {
   /** Identifies the message of the last step. */
   mark(timestampUs: number): BatchMark {
     const sequence = this.#messages++;
-    return { sequence, timestampUs, checksum: mixBits(this.#seed ^ sequence) };
+    return { sequence, timestampUs, checksum: mixWord(this.#seed ^ sequence) };
   }
 
   /** Passes on everything in the engine, parents before children. */
@@ -148,9 +148,9 @@ export class SyntheticFeed {
   }
 
   #write(words: Uint32Array, block: number, chain: number, depth: number): void {
-    const of = mixBits(this.#seed ^ mixBits(chain + 1));
-    const other = mixBits(of ^ Math.imul(this.#seed + 1, 0x9e37_79b1) ^ chain);
-    words[2 * block] = mixBits(of + Math.imul(depth + 1, 0x85eb_ca6b));
-    words[2 * block + 1] = mixBits(other + Math.imul(depth + 1, 0xc2b2_ae35));
+    const of = mixWord(this.#seed ^ mixWord(chain + 1));
+    const other = mixWord(of ^ Math.imul(this.#seed + 1, 0x9e37_79b1) ^ chain);
+    words[2 * block] = mixWord(of + Math.imul(depth + 1, 0x85eb_ca6b));
+    words[2 * block + 1] = mixWord(other + Math.imul(depth + 1, 0xc2b2_ae35));
   }
 }

@@ -5,6 +5,13 @@ export function fnv1a(text: string, seed = 0): number {
   return hash >>> 0;
 }
 
+/** FNV-1a of bytes, or of words of 32 bits as if each was one byte. */
+export function fnv1aOf(words: Uint8Array | Uint32Array): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < words.length; at++) hash = Math.imul(hash ^ words[at]!, 0x01000193);
+  return hash >>> 0;
+}
+
 /**
  * A 32-bit hash of a text: FNV-1a, then the finalizer of MurmurHash3 (Appleby, 2011). Without the finalizer texts that
  * differ in their last letters would stay close together.

@@ -44,7 +44,7 @@ export {
 } from "./engine-spec.ts";
 export { asEspalierError, type ErrorCode, EspalierError, errorCatalogue, renderErrorDocs } from "./errors.ts";
 export { DecayedSum, usageHalfLifeMs } from "./estimators.ts";
-export { fnv1a, hashText, mixWord } from "./fnv.ts";
+export { fnv1a, fnv1aOf, hashText, mixWord } from "./fnv.ts";
 export {
   type BlockDigests,
   type BlockHasher,

@@ -1,3 +1,4 @@
+import { mixWord } from "./fnv.ts";
 /** The port for randomness. Seeded in tests and in the simulator. */
 export interface Random {
   /** A float in [0, 1) with 32 random bits. */
@@ -16,10 +17,7 @@ export function createSeededRandom(seed: number): Random {
   let mixed = seed >>> 0;
   const splitmix = (): number => {
     mixed = (mixed + 0x9e3779b9) | 0;
-    let z = mixed;
-    z = Math.imul(z ^ (z >>> 16), 0x85ebca6b);
-    z = Math.imul(z ^ (z >>> 13), 0xc2b2ae35);
-    return (z ^ (z >>> 16)) | 0;
+    return mixWord(mixed) | 0;
   };
   let a = splitmix();
   let b = splitmix();

@@ -1,3 +1,4 @@
+import { mixWord } from "@espalier/core";
 import { createLoop, type EngineFrontend } from "./engine-loop.ts";
 import { type CacheLog, type HashChain, silentLog } from "./kv-cache.ts";
 import type { RemoteSource } from "./kv-pull.ts";
@@ -119,16 +120,16 @@ class TokenChain implements HashChain {
     this.hashes = new Uint32Array(2 * Math.floor(this.totalTokens / blockSize));
     this.adapter = adapter;
     this.cacheSalt = cacheSalt;
-    let rootA = finish(hashSeed ^ 0x9e3779b9);
-    let rootB = finish(Math.imul(hashSeed, MULTIPLIER_B) + 0x7f4a7c15);
+    let rootA = mixWord(hashSeed ^ 0x9e3779b9);
+    let rootB = mixWord(Math.imul(hashSeed, MULTIPLIER_B) + 0x7f4a7c15);
     if (adapter !== undefined || cacheSalt !== undefined) {
       const name = `${adapter?.length ?? -1}:${adapter ?? ""}${cacheSalt === undefined ? "" : `/${cacheSalt}`}`;
       for (let at = 0; at < name.length; at++) {
         rootA = stepA(rootA, name.charCodeAt(at));
         rootB = stepB(rootB, name.charCodeAt(at));
       }
-      rootA = finish(rootA ^ rootB);
-      rootB = finish(rootB);
+      rootA = mixWord(rootA ^ rootB);
+      rootB = mixWord(rootB);
     }
     this.#rootA = rootA;
     this.#rootB = rootB;
@@ -148,8 +149,8 @@ class TokenChain implements HashChain {
         b = stepB(b, token);
       }
       // Crossing the two words makes the pair one 64-bit hash instead of two of 32 bits.
-      const crossed = finish(a ^ Math.imul(b, MULTIPLIER_A));
-      b = finish(b + a);
+      const crossed = mixWord(a ^ Math.imul(b, MULTIPLIER_A));
+      b = mixWord(b + a);
       a = crossed;
       hashes[2 * block] = a;
       hashes[2 * block + 1] = b;
@@ -187,15 +188,6 @@ function stepA(word: number, token: number): number {
 function stepB(word: number, token: number): number {
   const mixed = Math.imul(word + token, MULTIPLIER_B);
   return mixed ^ (mixed >>> 13);
-}
-
-/** The finaliser of MurmurHash3 (Appleby), 32 bits. */
-function finish(word: number): number {
-  let mixed = word ^ (word >>> 16);
-  mixed = Math.imul(mixed, MULTIPLIER_A);
-  mixed ^= mixed >>> 13;
-  mixed = Math.imul(mixed, MULTIPLIER_B);
-  return (mixed ^ (mixed >>> 16)) >>> 0;
 }
 
 /** Collects KV events between two publications. */

@@ -1,3 +1,5 @@
+import { mixWord } from "@espalier/core";
+
 /**
  * MurmurHash3 x86_32 (Appleby, 2011) over the UTF-16 code units of a string, low byte first. It need not withstand an
  * adversary: a client that picks its own session keys controls only where its own sessions go, and the load bound holds
@@ -16,19 +18,7 @@ export function hashString(text: string, seed: number): number {
     hash = (Math.imul(hash, 5) + 0xe6546b64) | 0;
   }
   if (at < length) hash ^= scramble(text.charCodeAt(at));
-  return mixBits(hash ^ (length * 2));
-}
-
-/**
- * The finalizer of MurmurHash3: a bijection of 32-bit numbers in which every bit of the result depends on every bit of
- * the argument.
- *
- * @returns an unsigned 32-bit integer
- */
-export function mixBits(value: number): number {
-  let hash = Math.imul(value ^ (value >>> 16), 0x85ebca6b);
-  hash = Math.imul(hash ^ (hash >>> 13), 0xc2b2ae35);
-  return (hash ^ (hash >>> 16)) >>> 0;
+  return mixWord(hash ^ (length * 2));
 }
 
 function scramble(unit: number): number {

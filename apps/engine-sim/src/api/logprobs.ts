@@ -1,4 +1,5 @@
-import { type GeneratedText, mixBits, unitDraw, type WordList } from "../text/generated-text.ts";
+import { mixWord } from "@espalier/core";
+import { type GeneratedText, unitDraw, type WordList } from "../text/generated-text.ts";
 import { type JsonObject, optionalBoolean, optionalInteger } from "./body-fields.ts";
 
 /** `logprobs` of a choice, for its tokens from one to before another, in the shape of an endpoint. */
@@ -57,7 +58,7 @@ interface Likely {
 
 /** The token of an answer, which is the likeliest, and others that could stand there; their probabilities add up to less than 1. */
 function likelyAt({ next }: WordList, text: GeneratedText, index: number, count: number): readonly Likely[] {
-  const draw = mixBits(text.token(index) ^ index);
+  const draw = mixWord(text.token(index) ^ index);
   const token = text.word(index);
   const logprob = -0.01 - unitDraw(draw, 2) / 2;
   const others = places(1, count).map((at) => next[(draw + at) % next.length]?.text ?? "");

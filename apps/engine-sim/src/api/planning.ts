@@ -1,8 +1,9 @@
+import { mixWord } from "@espalier/core";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import type { EngineContext } from "../http/engine-context.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { ApiError, wrongField } from "../http/exchange.ts";
-import { createGeneratedText, hashTokens, mixBits, naturalLength } from "../text/generated-text.ts";
+import { createGeneratedText, hashTokens, naturalLength } from "../text/generated-text.ts";
 import type { Leg } from "../transfer/leg.ts";
 import { type JsonObject, optionalBoolean, optionalInteger, optionalString } from "./body-fields.ts";
 import type { AnswerWriter } from "./structured-answers.ts";
@@ -57,7 +58,7 @@ export function planSequences({ context, exchange, body, prompts, outputLimit, s
     for (let choice = 0; choice < choices; choice++) {
       const shared = { prompt, pooling: false, cacheSalt, adapter, priority };
       if (write && forced === undefined) {
-        const text = write((mixBits(promptHash ^ mixBits(seed)) ^ mixBits(choice)) >>> 0);
+        const text = write((mixWord(promptHash ^ mixWord(seed)) ^ mixWord(choice)) >>> 0);
         const limit = outputLimit ?? context.engine.parameters.maxModelLength - prompt.length;
         sequences.push({ ...shared, text, ...outputLength(context, prompt.length, limit, text.length, false) });
       } else {

@@ -1,4 +1,5 @@
-import { byteWords, hashText, mixBits } from "./generated-text.ts";
+import { hashText, mixWord } from "@espalier/core";
+import { byteWords } from "./generated-text.ts";
 import type { ChatPrompt, ContentPart, ModelText } from "./model-text.ts";
 
 /** Tokens of four bytes each, for engines without a model's tokenizer. */
@@ -73,7 +74,7 @@ const tokensPerImage = 256;
 /** Placeholders that depend on the image only, like an engine's hashes of multimodal inputs. */
 function writeImage(writer: TokenWriter, hash: number): void {
   for (let index = 0; index < tokensPerImage; index++) {
-    const id = mixBits(hash + index);
+    const id = mixWord(hash + index);
     writer.token(id < firstPieceToken ? id + firstPieceToken : id);
   }
 }

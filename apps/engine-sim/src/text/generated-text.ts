@@ -1,3 +1,4 @@
+import { fnv1aOf, mixWord } from "@espalier/core";
 import type { ToolCall } from "./written-text.ts";
 
 /** A generated word and its token. The text is letters and spaces, which JSON does not escape. */
@@ -39,10 +40,10 @@ interface GeneratedTextOptions {
 }
 
 export function createGeneratedText({ words, promptHash, seed, choice }: GeneratedTextOptions): GeneratedText {
-  const key = mixBits(promptHash ^ mixBits(seed)) ^ mixBits(choice);
+  const key = mixWord(promptHash ^ mixWord(seed)) ^ mixWord(choice);
   const at = (index: number): Word => {
     const list = index === 0 ? words.first : words.next;
-    return list[mixBits(key + Math.imul(index, 0x9e3779b9)) % list.length] as Word;
+    return list[mixWord(key + Math.imul(index, 0x9e3779b9)) % list.length] as Word;
   };
   const word = (index: number): string => at(index).text;
   const token = (index: number): number => at(index).token;
@@ -212,32 +213,12 @@ const startsWith = (tokens: Uint32Array, beginning: readonly number[]): boolean 
 const endsWith = (tokens: Uint32Array, end: Uint32Array): boolean =>
   end.every((token, at) => tokens[tokens.length - end.length + at] === token);
 
-const fnvOffset = 0x811c9dc5;
-const fnvPrime = 0x01000193;
-
-/** 32 bits that depend on every token and its place (FNV-1a over whole tokens, then mixed). */
+/** 32 bits that depend on every token and its place. */
 export function hashTokens(tokens: Uint32Array): number {
-  let hash = fnvOffset;
-  for (let at = 0; at < tokens.length; at++) hash = Math.imul(hash ^ (tokens[at] as number), fnvPrime);
-  return mixBits(hash);
-}
-
-/** Like `hashTokens`, over the UTF-16 code units of a text. */
-export function hashText(text: string): number {
-  let hash = fnvOffset;
-  for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), fnvPrime);
-  return mixBits(hash);
-}
-
-/** Spreads 32 bits so that neighbouring inputs give unrelated outputs (the finaliser of MurmurHash3). */
-export function mixBits(value: number): number {
-  let z = value | 0;
-  z = Math.imul(z ^ (z >>> 16), 0x85ebca6b);
-  z = Math.imul(z ^ (z >>> 13), 0xc2b2ae35);
-  return (z ^ (z >>> 16)) >>> 0;
+  return mixWord(fnv1aOf(tokens));
 }
 
 /** A number in [0, 1) drawn from a hash, different for each `purpose`. */
 export function unitDraw(hash: number, purpose: number): number {
-  return mixBits(hash ^ mixBits(purpose)) / 0x1_0000_0000;
+  return mixWord(hash ^ mixWord(purpose)) / 0x1_0000_0000;
 }

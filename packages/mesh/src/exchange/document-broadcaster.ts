@@ -1,3 +1,4 @@
+import { fnv1aOf } from "@espalier/core";
 import type { Link } from "../link/link.ts";
 import type { DocumentState, DocumentUpdate, ReplicatedDocuments } from "../replicated-documents.ts";
 import { type DocumentKind, encodeDocumentMessage } from "./document-frames.ts";
@@ -62,9 +63,6 @@ export function createPeerDocuments(link: Link, nowMs: number): PeerDocuments {
   };
 }
 
-const fnvOffset = 0x811c9dc5;
-const fnvPrime = 0x01000193;
-
 /**
  * How far this router has a document: the clock of its writer, or for a shared document the FNV-1a hash of its state
  * vector, which is equal in two routers with the same changes. 0 for a document it does not have.
@@ -73,9 +71,7 @@ export function versionOf(documents: ReplicatedDocuments, name: string): number 
   const state = documents.state(name);
   if (state === undefined) return 0;
   if (state.origin !== undefined) return state.clock;
-  let hash = fnvOffset;
-  for (const byte of documents.stateVector(name)) hash = Math.imul(hash ^ byte, fnvPrime);
-  return hash >>> 0;
+  return fnv1aOf(documents.stateVector(name));
 }
 
 export interface DocumentBroadcasterDeps

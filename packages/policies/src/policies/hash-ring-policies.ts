@@ -1,7 +1,8 @@
+import { mixWord } from "@espalier/core";
 import { composePolicy } from "../compose-policy.ts";
 import type { Decision, Picker } from "../decision.ts";
 import { type PolicyDefinition, ringOptions } from "../definition.ts";
-import { hashString, mixBits } from "../hash.ts";
+import { hashString } from "../hash.ts";
 import { estimateRequests, requestLoad, writeLoadBounds } from "../load.ts";
 import { createHashRing } from "../pickers/hash-ring.ts";
 import { createLeastCostPicker } from "../pickers/least-cost.ts";
@@ -61,7 +62,7 @@ export const prefixHash: PolicyDefinition = {
       picker: createRingPicker({
         loadFactor: option("load-factor"),
         pointsPerWeight: option("points-per-weight"),
-        placeOf: ({ prefixKey }) => (prefixKey === undefined ? -1 : mixBits(prefixKey ^ prefixSeed)),
+        placeOf: ({ prefixKey }) => (prefixKey === undefined ? -1 : mixWord(prefixKey ^ prefixSeed)),
         reasonWithoutKey: "no_prefix_key",
       }),
     }),

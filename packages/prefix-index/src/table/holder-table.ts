@@ -1,3 +1,4 @@
+import { mixWord } from "@espalier/core";
 import { BatchWriter, Sweeper } from "./batch-writer.ts";
 import { HolderIds } from "./holder-ids.ts";
 import { createSetPairs, HolderSets, pairWords } from "./holder-sets.ts";
@@ -219,8 +220,8 @@ export class HolderTable {
   addDigest(holder: number, digest: Uint32Array, salt: number): void {
     const id = this.ids.find(holder);
     if (id < 0 || this.ids.blocks[id] === 0) return;
-    digest[0]! += mix(this.ids.sums[id * 2]! ^ mix(salt + this.ids.blocks[id]! * 4));
-    digest[1]! += mix(this.ids.sums[id * 2 + 1]! + mix(salt));
+    digest[0]! += mixWord(this.ids.sums[id * 2]! ^ mixWord(salt + this.ids.blocks[id]! * 4));
+    digest[1]! += mixWord(this.ids.sums[id * 2 + 1]! + mixWord(salt));
   }
 
   #idFor(holder: number): number {
@@ -233,11 +234,4 @@ export class HolderTable {
     }
     return id;
   }
-}
-
-/** The finalizer of MurmurHash3 (Austin Appleby), a permutation of 32-bit words. */
-function mix(word: number): number {
-  let mixed = Math.imul(word ^ (word >>> 16), 0x85ebca6b);
-  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
-  return mixed ^ (mixed >>> 16);
 }

@@ -43,11 +43,11 @@ export class BindingTable {
   }
 
   get(key: Hash64): BindingEntry | undefined {
-    return this.#entries.get(hashText(key));
+    return this.#entries.get(mapKeyOf(key));
   }
 
   put(entry: BindingEntry, nowMs: number): void {
-    const held = { ...entry, key: hashText(entry.record.key) };
+    const held = { ...entry, key: mapKeyOf(entry.record.key) };
     const known = this.#entries.get(held.key);
     if (known && !isLater(held, known)) return;
     if (this.#floor && !ranksAbove(held, this.#floor)) return;
@@ -73,7 +73,7 @@ export class BindingTable {
 }
 
 /** The hash of a key as the key of a map. */
-function hashText({ low, high }: Hash64): string {
+function mapKeyOf({ low, high }: Hash64): string {
   return `${high.toString(36)}.${low.toString(36)}`;
 }
 
@@ -119,7 +119,7 @@ export function createBindings({ self, clock, hlc, touch, capacity = maxBindings
   const write = (record: BindingRecord): void => {
     // Its stamp may have to outrank one that is far ahead.
     put(record, self().router, Math.min(record.stamp, hlc.now()));
-    const key = hashText(record.key);
+    const key = mapKeyOf(record.key);
     pending.delete(key);
     pending.set(key, record);
     if (pending.size > capacity) pending.delete(firstKey(pending));

@@ -1,4 +1,4 @@
-import { createSeededRandom, type Random } from "@espalier/core";
+import { createSeededRandom, mixWord, type Random } from "@espalier/core";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
 import { placementOf } from "../topology.ts";
@@ -85,7 +85,7 @@ export class Cells {
     const cells = this.fleets.length;
     if (cells === 1) return 0;
     if (this.#balancer === "region") return region;
-    return this.#balancer === "dns" ? this.#random.integer(cells) : spread(session) % cells;
+    return this.#balancer === "dns" ? this.#random.integer(cells) : mixWord(session) % cells;
   }
 }
 
@@ -117,10 +117,3 @@ function divide({ cells, balancer, engines, routers, placement }: CellsOptions):
 
 const isBetween = (number: number, from: number, to: number): boolean =>
   number >= Math.floor(from) && number < Math.floor(to);
-
-/** Mixes the bits of a number: the finalizer of MurmurHash3. */
-function spread(number: number): number {
-  let bits = Math.imul(number ^ (number >>> 16), 0x85ebca6b);
-  bits = Math.imul(bits ^ (bits >>> 13), 0xc2b2ae35);
-  return (bits ^ (bits >>> 16)) >>> 0;
-}

@@ -1,3 +1,4 @@
+import { mixWord } from "@espalier/core";
 import { blockTokens, type SimRequest } from "../clients/workload.ts";
 import type { RunRecord } from "../run.ts";
 
@@ -425,10 +426,7 @@ function firstMissing(from: number, to: number, isPresent: (number: number) => b
  * any chains, even those with consecutive hashes.
  */
 function mixWords(low: number, high: number): number {
-  let mixed = low ^ Math.imul(high, 0x9e3779b1);
-  mixed = Math.imul(mixed ^ (mixed >>> 16), 0x85ebca6b);
-  mixed = Math.imul(mixed ^ (mixed >>> 13), 0xc2b2ae35);
-  return (mixed ^ (mixed >>> 16)) >>> 0;
+  return mixWord(low ^ Math.imul(high, 0x9e3779b1));
 }
 
 /**

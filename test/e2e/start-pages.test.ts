@@ -1,4 +1,6 @@
-import { readFileSync } from "node:fs";
+import { readFileSync, symlinkSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { temporaryFile } from "./files.ts";
@@ -55,6 +57,11 @@ test.for(pages)(
     const [yaml = ""] = blocksOf(textOf(configuredBy), "yaml");
     const [json] = blocksOf(textOf(page), "json");
     const files: Record<string, string> = { "espalier.yaml": temporaryFile("espalier.yaml", here(yaml)) };
+    // The reader writes it into the root of a clone.
+    symlinkSync(
+      fileURLToPath(new URL("../../packages", import.meta.url)),
+      join(dirname(files["espalier.yaml"]!), "packages"),
+    );
     if (json) files["request.json"] = temporaryFile("request.json", json);
     const env = { ESPALIER_ADMIN_PORT: "0" };
 

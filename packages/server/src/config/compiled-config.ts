@@ -1,4 +1,3 @@
-import { resolve } from "node:path";
 import { type EngineSpec, isLoopback, type KvEventsSpec } from "@espalier/core";
 import { sha256Of } from "./cross-checks.ts";
 import type { Environment } from "./interpolate.ts";
@@ -284,11 +283,11 @@ export interface CompiledConfig {
 /** Compiles a checked tree into the form that the router uses. API keys and the admin key are kept as hashes only. */
 export function compileConfig(
   tree: ConfigTree,
-  { env, isFileBlank, pluginFolder }: { env: Environment; isFileBlank: boolean; pluginFolder: string },
+  { env, isFileBlank }: { env: Environment; isFileBlank: boolean },
 ): CompiledConfig {
   return {
     isFileBlank,
-    plugins: tree.plugins.map((path) => resolve(pluginFolder, path)),
+    plugins: tree.plugins,
     ...compileListeners(tree),
     ...compileRouting(tree),
     ...compileEngineSide(tree),

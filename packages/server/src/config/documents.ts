@@ -20,6 +20,7 @@ in this order of precedence. Sections are merged key by key; a list replaces the
   stands for \`\${\`. Inside \`{...}\` and \`[...]\`, YAML requires quotes: \`{ key: "\${NAME}" }\`.
 - Durations are written \`500ms\`, \`2s\`, \`1.5m\` or \`1h\`. A number without a unit is refused, apart from 0.
 - Sizes are written \`512B\`, \`32KiB\`, \`1.5MiB\`, \`1GiB\`, \`1kB\`, \`1MB\` or \`1GB\`; a bare number is in bytes.
+- A relative path in the file starts at the file's folder, also in \`\${file:PATH}\`. One of a flag or a variable starts at the current folder.
 - In environment variables, the elements of a list are separated by commas; a flag for a list may be repeated. An empty
   variable counts as unset. An unknown variable that begins with \`ESPALIER_\` is refused, unless the file refers to it.
 - Where the meaning lists a name from another router, that name is accepted as a key or flag in place of ours, but not

@@ -26,7 +26,7 @@ export interface ConfigSources {
   readonly file?: ConfigFile;
   /** All variables of the process. `ESPALIER_...` and those that the file refers to are read. */
   readonly env?: Environment;
-  /** Reads the files of `${file:PATH}`. Without it, none is read. */
+  /** Reads the files of `${file:PATH}`; gets an absolute path. Without it, none is read. */
   readonly readText?: ReadText;
   /** By flag, dashes included, as `flagCatalogue` lists them. */
   readonly flags?: FlagValues;
@@ -36,7 +36,8 @@ export interface ConfigSources {
 
 /**
  * Loads the configuration from flags, environment, file and defaults, in this order of precedence. Sections are merged
- * key by key; a list replaces the whole list.
+ * key by key; a list replaces the whole list. A relative path in the file is read from the file's folder, one of a flag or a
+ * variable from the current folder.
  *
  * @throws EspalierError `config_invalid` whose message has one line per problem: path, value, expected value, and where
  * it was written. Secrets are masked.
@@ -46,7 +47,8 @@ export interface ConfigSources {
  */
 export function loadConfig({ file, env = {}, flags = {}, readText, policies = [] }: ConfigSources): CompiledConfig {
   const document = file && parseYaml(file.text, file.path);
-  const filled = interpolate(document?.value, env, readText);
+  const folder = file ? folderOfFile(file.path) : ".";
+  const filled = interpolate(document?.value, env, readText && ((path) => readText(resolve(folder, path))));
   const fromEnvironment = readEnvironment(env, filled.variables);
   const fromFlags = readFlags(flags);
   const origins: Origins = new Map();
@@ -55,13 +57,19 @@ export function loadConfig({ file, env = {}, flags = {}, readText, policies = []
   const written = applyOverlay(explicit, { values: readStandardVariables(env, explicit) }, origins);
 
   const problems: Problem[] = [...filled.problems, ...fromEnvironment.problems, ...fromFlags.problems];
-  const tree = withMaxOpen(readTree(configSchema, written, [], { ...filled, problems }) as ConfigTree, written);
+  const folderOf = (path: Path): string => (originOf(path, origins) === undefined ? folder : ".");
+  const read = readTree(configSchema, written, [], { ...filled, problems, folderOf });
+  const tree = withMaxOpen(read as ConfigTree, written);
   const isSound = (key: string): boolean => !problems.some(({ path }) => path.length === 0 || path[0] === key);
   problems.push(...crossCheck(tree, isSound, policies));
   if (problems.length > 0) throw problemsError(problems, (path) => originOf(path, origins) ?? document?.locate(path));
   const isFileBlank = document !== undefined && (document.value ?? null) === null;
-  const folder = file && !origins.has("plugins") ? dirname(file.path) : ".";
-  return compileConfig(tree, { env, isFileBlank, pluginFolder: resolve(folder) });
+  return compileConfig(tree, { env, isFileBlank });
+}
+
+/** A configuration from a pipe, such as `/dev/stdin`, has no folder of its own. */
+function folderOfFile(path: string): string {
+  return path.startsWith("/dev/") ? "." : dirname(path);
 }
 
 /** `breaker.max-open` is at least `breaker.open`, unless it was set explicitly. */

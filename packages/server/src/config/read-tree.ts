@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 import { didYouMean } from "@espalier/core";
 import type { TSchema } from "typebox";
 import { Value } from "typebox/value";
@@ -15,11 +16,13 @@ interface ReadContext {
    * checked.
    */
   readonly unfilled: ReadonlySet<string>;
+  /** Folder from which a relative path of the file system is read; the current one by default. */
+  readonly folderOf?: (path: Path) => string;
 }
 
 /**
  * Reads a written tree according to a schema: checks keys, types and bounds, fills in defaults, and converts durations to
- * milliseconds and sizes to bytes. Strings are parsed as the type that the schema requires, so that `"8080"` from a variable
+ * milliseconds, sizes to bytes and paths of files to absolute ones. Strings are parsed as the type that the schema requires, so that `"8080"` from a variable
  * is a port. An empty value (YAML `null`) counts as absent.
  *
  * @returns the tree; it conforms to the schema only if no problem was added to `context.problems`
@@ -123,7 +126,8 @@ function refuse(expected: string, written: unknown, path: Path, { problems }: Re
 function readLeaf(schema: TSchema, notes: LeafNotes, written: unknown, path: Path, context: ReadContext): unknown {
   const value = typeof written === "string" ? readText(notes.kind, written) : written;
   const lacksUnit = notes.kind === "duration" && Number(written) > 0 && isNumeral(String(written));
-  if (!lacksUnit && accepts(schema, notes, value)) return value;
+  if (!lacksUnit && accepts(schema, notes, value))
+    return notes.isPath ? resolve(context.folderOf?.(path) ?? ".", String(value)) : value;
   // A plain string that replaces the enclosing section becomes this value and has that section's path.
   const places = [formatPath(path), formatPath(path.slice(0, -1))];
   if (places.some((place) => context.unfilled.has(place))) return value;

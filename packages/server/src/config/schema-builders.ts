@@ -118,6 +118,8 @@ export interface LeafNotes {
   readonly expected: string;
   /** The value must not be shown. */
   readonly isSecret?: boolean;
+  /** The value is a path of the local file system; a relative one is read from the folder of what it was written in. */
+  readonly isPath?: boolean;
   /** Bounds of the value as it is read, where the schema itself is of the text that is written. */
   readonly range?: Range;
 }
@@ -138,6 +140,7 @@ interface TextOptions extends LeafOptions<string> {
   readonly pattern?: string;
   readonly expected?: string;
   readonly isSecret?: boolean;
+  readonly isPath?: boolean;
 }
 
 interface RangeOptions<Value> extends LeafOptions<Value> {
@@ -145,16 +148,17 @@ interface RangeOptions<Value> extends LeafOptions<Value> {
   readonly maximum: Value;
 }
 
-export function text({ expected, isSecret, ...schema }: TextOptions) {
+export function text({ expected, isSecret, isPath, ...schema }: TextOptions) {
   const { minLength = 1, maxLength = 1_024 } = schema;
   const inWords = expected ?? `text of ${minLength} to ${maxLength} characters`;
-  const espalier: LeafNotes = { kind: "text", expected: inWords, ...(isSecret ? { isSecret } : {}) };
+  const notes = { ...(isSecret && { isSecret }), ...(isPath && { isPath }) };
+  const espalier: LeafNotes = { kind: "text", expected: inWords, ...notes };
   return Type.Unsafe<string>({ type: "string", minLength, maxLength, ...schema, espalier });
 }
 
-/** A path of the local file system. */
+/** A path of the local file system, read as an absolute one. */
 export function filePath(description: string) {
-  return text({ description, maxLength: 4_096, expected: "the path of a file" });
+  return text({ description, maxLength: 4_096, expected: "the path of a file", isPath: true });
 }
 
 export function choice<const Name extends string>(

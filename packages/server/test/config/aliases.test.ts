@@ -1,3 +1,4 @@
+import { resolve } from "node:path";
 /** Options of policies under the names that they have in the routers which the policies come from. */
 
 import { describe, expect, test } from "vitest";
@@ -49,8 +50,8 @@ const flags = [
 const routerFlags = [
   ["--host", "0.0.0.0", "listen.host", "0.0.0.0"],
   ["--port", "30000", "listen.port", 30_000],
-  ["--tls-cert-path", "cert.pem", "listen.tls.cert-file", "cert.pem"],
-  ["--tls-key-path", "key.pem", "listen.tls.key-file", "key.pem"],
+  ["--tls-cert-path", "cert.pem", "listen.tls.cert-file", resolve("cert.pem")],
+  ["--tls-key-path", "key.pem", "listen.tls.key-file", resolve("key.pem")],
   ["--prometheus-host", "127.0.0.2", "admin.host", "127.0.0.2"],
   ["--prometheus-port", "29000", "admin.port", 29_000],
   ["--ext-proc-host", "127.0.0.2", "endpoint-picker.host", "127.0.0.2"],
@@ -58,8 +59,8 @@ const routerFlags = [
   ["--grpc-port", "9002", "endpoint-picker.port", 9_002],
   ["--ext-proc-health-port", "9004", "endpoint-picker.health-port", 9_004],
   ["--grpc-health-port", "9004", "endpoint-picker.health-port", 9_004],
-  ["--client-cert-path", "cert.pem", "engine-tls.cert-file", "cert.pem"],
-  ["--client-key-path", "key.pem", "engine-tls.key-file", "key.pem"],
+  ["--client-cert-path", "cert.pem", "engine-tls.cert-file", resolve("cert.pem")],
+  ["--client-key-path", "key.pem", "engine-tls.key-file", resolve("key.pem")],
   ["--health-check-endpoint", "/live", "health.path", "/live"],
   ["--health-check-interval-secs", "60", "health.interval", 60_000],
   ["--health-check-timeout-secs", "5", "health.timeout", 5_000],

@@ -94,8 +94,8 @@ test("a file that nests deeper than 16 levels is refused", () => {
 
 const files: Readonly<Record<string, string>> = {
   "/run/secrets/key": "the-key-of-admins\n",
-  "two lines": "one\ntwo\r\n\n",
-  "names a variable": `\${NAME}`,
+  "/two lines": "one\ntwo\r\n\n",
+  "/names a variable": `\${NAME}`,
 };
 const readText = (path: string): string => {
   const text = files[path];
@@ -106,8 +106,8 @@ const readText = (path: string): string => {
 test.each([
   [`\${file:/run/secrets/key}`, "the-key-of-admins"],
   [`<\${file:/run/secrets/key}:\${NAME}>`, "<the-key-of-admins:value>"],
-  [`\${file:two lines}`, "one\ntwo"],
-  [`\${file:names a variable}`, `\${NAME}`],
+  [`\${file:/two lines}`, "one\ntwo"],
+  [`\${file:/names a variable}`, `\${NAME}`],
   [`$\${file:/run/secrets/key}`, `\${file:/run/secrets/key}`],
 ])("%s is the text of a file", (text, expected) => {
   const { engines } = load(`engines: [{ url: http://e, labels: { a: ${JSON.stringify(text)} } }]`, { env, readText });

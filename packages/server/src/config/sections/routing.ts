@@ -8,15 +8,10 @@ export const policy = policyOf(
   "The routing policy, which chooses an engine for each request. A plain string is the `name`.",
 );
 
-export const plugins = list(
-  filePath(
-    "A JavaScript module that exports `policies` or `hooks`. A relative path starts at the configuration's file.",
-  ),
-  {
-    description: "Modules with policies and hooks of your own. They run inside the router, with all its rights.",
-    maxItems: 32,
-  },
-);
+export const plugins = list(filePath("A JavaScript module that exports `policies` or `hooks`."), {
+  description: "Modules with policies and hooks of your own. They run inside the router, with all its rights.",
+  maxItems: 32,
+});
 
 export const pools = list(
   section("Settings for some models. The first pool with a matching pattern applies.", {

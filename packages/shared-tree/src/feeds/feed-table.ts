@@ -235,8 +235,8 @@ export class FeedTable {
     if (state?.progress === "loading") return "void";
     const held = this.claimOf(target);
     const quality = (held ?? prevailing(this.claimsOf(target), () => true))?.claim.worth ?? "none";
-    if (quality !== "complete" || (held && state?.isComplete && state.progress === "current")) return quality;
-    return held && state?.last === undefined ? quality : "partial";
+    const isFolded = !state || (state.isComplete && state.progress === "current");
+    return quality !== "complete" || (held && isFolded) ? quality : "partial";
   }
 
   #withdraw(feed: Feed, origin: Origin): boolean {

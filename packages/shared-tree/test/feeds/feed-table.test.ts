@@ -86,6 +86,13 @@ describe("what facts are worth", () => {
     ["a living router reads and all is folded", "complete", { claimed: "complete", state: current }],
     ["the fold waits for something", "partial", { claimed: "complete", state: { ...current, progress: "waiting" } }],
     ["the fold went on over a gap", "partial", { claimed: "complete", state: { ...current, progress: "open" } }],
+    ["nothing is folded, and something is missing", "partial", { claimed: "complete", state: { isComplete: false } }],
+    [
+      "nothing is folded, for later messages wait",
+      "partial",
+      { claimed: "complete", state: { isComplete: true, progress: "waiting" } },
+    ],
+    ["nothing is folded, for there was nothing", "complete", { claimed: "complete", state: { isComplete: true } }],
     ["something was missed before", "partial", { claimed: "complete", state: { ...current, isComplete: false } }],
     ["the state is on its way", "void", { claimed: "complete", state: { ...current, progress: "loading" } }],
     ["the state is on its way and nobody reads", "void", { state: { progress: "loading" } }],

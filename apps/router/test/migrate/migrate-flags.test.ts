@@ -275,6 +275,31 @@ test("vllm-router: its own policies, its connector between engines, and the tier
   expect(settings.policy).toEqual({ "disk-credit": 0.3 });
 });
 
+test("SMG: certificates of its mesh stand beside the rest of it, and aliases may be repeated", () => {
+  const certificates = ["--mesh-tls-ca-cert", "ca.pem", "--mesh-tls-cert", "cert.pem", "--mesh-tls-key", "key.pem"];
+  const mesh = ["--enable-mesh", "--mesh-peer-urls", "10.0.0.2:39527"];
+  const { settings } = translateFlags(smg, [
+    ...certificates,
+    ...mesh,
+    "--model-alias",
+    "a=m",
+    "--model-alias",
+    "b=m:1",
+  ]);
+  expect(settings.mesh).toEqual({
+    tls: { "ca-file": "ca.pem", "cert-file": "cert.pem", "key-file": "key.pem" },
+    ...{ host: "0.0.0.0", port: 39_527, seeds: ["10.0.0.2:39527"] },
+  });
+  expect(settings.models).toEqual({ aliases: { a: "m", "b:1": "m:1" } });
+  check(settings);
+});
+
+test("levels of the log have their names here", () => {
+  const levels = ["critical", "warning", "info"].map((level) => translateFlags(vllmRouter, ["--log-level", level]));
+  expect(levels.map(({ settings }) => check(settings).log.level)).toEqual(["error", "warn", "info"]);
+  expect(levels.map(({ entries }) => entries[0]?.outcome)).toEqual(["differs", "differs", "same"]);
+});
+
 test("labels of the production stack become roles, of listed engines and of pods", () => {
   const labels = ["--prefill-model-labels", "p", "--decode-model-labels", "d"];
   const listed = [

@@ -117,15 +117,8 @@ export function settingsOf(row: FlagRow): string {
 /** What the table says of a row. */
 export function outcomeOf(row: FlagRow): Outcome & Pick<MigrationEntry, "outcome"> {
   const { why, instead } = row;
-  if (howOf(row) === "none")
-    return { outcome: "missing", ...(why === undefined ? {} : { why }), instead: adviceOf(row) };
-  return {
-    outcome: why === undefined ? "same" : "differs",
-    ours: settingsOf(row),
-    ...(why === undefined ? {} : { why }),
-    ...(instead === undefined ? {} : { instead }),
-  };
+  const reason = why === undefined ? {} : { why };
+  if (howOf(row) === "none") return { outcome: "missing", ...reason, instead: instead ?? "nothing to set" };
+  const outcome = why === undefined ? "same" : "differs";
+  return { outcome, ours: settingsOf(row), ...reason, ...(instead === undefined ? {} : { instead }) };
 }
-
-/** What to do where there is nothing like it. */
-const adviceOf = ({ instead = "nothing to set" }: FlagRow): string => instead;

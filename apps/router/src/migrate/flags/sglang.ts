@@ -85,13 +85,12 @@ function translateMesh(given: GivenFlags, translation: Translation): void {
   const port = Number(givenValue(given, "--mesh-port") ?? defaultMeshPort);
   const advertised = givenValue(given, "--mesh-advertise-host");
   const selector = selectorOf(given, "--router-selector");
-  translation.set("mesh", {
-    host: givenValue(given, "--mesh-host") ?? "0.0.0.0",
-    port,
-    ...(advertised === undefined ? {} : { advertise: `${advertised}:${port}` }),
-    seeds: (given.get("--mesh-peer-urls") ?? []).map((url) => url.replace(/^[a-z]+:\/\//, "")),
-    ...(selector === undefined ? {} : { "seed-pods": [{ selector, port }] }),
-  });
+  const seeds = (given.get("--mesh-peer-urls") ?? []).map((url) => url.replace(/^[a-z]+:\/\//, ""));
+  translation.set("mesh.host", givenValue(given, "--mesh-host") ?? "0.0.0.0");
+  translation.set("mesh.port", port);
+  if (advertised !== undefined) translation.set("mesh.advertise", `${advertised}:${port}`);
+  translation.set("mesh.seeds", seeds);
+  if (selector !== undefined) translation.set("mesh.seed-pods", [{ selector, port }]);
 }
 
 /** What flags of SGLang's router and of those that came from it are together. */

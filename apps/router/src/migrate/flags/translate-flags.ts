@@ -141,7 +141,9 @@ function writtenValue(path: string, values: readonly string[], { as }: FlagRow):
   if (as === "first") return value;
   if (as === "headers") return values.map((name) => `header:${name.toLowerCase()}`);
   if (as === "aliases") {
-    const pairs = values.flatMap((list) => list.split(",")).map((pair) => pair.trim().split(/[:=](.*)/s));
+    const pairs = values
+      .flatMap((list) => list.split(","))
+      .map((pair) => pair.trim().split(pair.includes("=") ? /=(.*)/s : /:(.*)/s));
     return Object.fromEntries(pairs.map(([alias = "", model = ""]) => [alias, model]));
   }
   const { type } = ourSetting(path);

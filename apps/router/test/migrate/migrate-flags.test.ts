@@ -284,7 +284,7 @@ test("SMG: certificates of its mesh stand beside the rest of it, and aliases may
     "--model-alias",
     "a=m",
     "--model-alias",
-    "b=m:1",
+    "b:1=m:1",
   ]);
   expect(settings.mesh).toEqual({
     tls: { "ca-file": "ca.pem", "cert-file": "cert.pem", "key-file": "key.pem" },

@@ -32,7 +32,7 @@ export interface OwnershipDeps extends Omit<ProcessPorts, "random"> {
   readonly region?: string | undefined;
   /** The other routers. */
   readonly members: () => readonly Member[];
-  /** It keeps nominations and roles there, and reads claims and qualities. */
+  /** Nominations and roles are kept there, next to the claims and qualities that decide them. */
   readonly feeds: FeedTable;
   /**
    * Called when a role changes. An owner claims the feed in its journal, with a stamp later than every known claim. It
@@ -47,8 +47,8 @@ export interface OwnershipDeps extends Omit<ProcessPorts, "random"> {
  * Nominates by rendezvous hashing, routers of the target's region first, and decides by claims. Regions count only while all
  * live routers say theirs: else routers of an earlier version, and those that lack the setting, would nominate others.
  *
- * Call `membersChanged` and `claimsChanged` whenever the answers of `members` and `claims` have changed, and
- * `membersChanged` also when `self` begins a new epoch.
+ * Call `membersChanged` when the answers of `members` have changed or `self` begins a new epoch, and `claimsChanged` when
+ * claims in the table have.
  */
 export class Ownership {
   readonly #deps: OwnershipDeps;

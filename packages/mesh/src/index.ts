@@ -16,7 +16,7 @@ export { type LinkSecurity, refusedPeer } from "./link/links.ts";
 export { type ProbeResult, probePeer } from "./link/probe.ts";
 export { membershipFrameLayouts } from "./membership/membership-frames.ts";
 export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
-export { type Origin, originKey } from "./origin.ts";
+export { frameOrigin, type Origin, originKey } from "./origin.ts";
 export { createRedisBackend } from "./redis/redis-backend.ts";
 export type { FoldStatement, Member, ReplicaPorts, SnapshotRequest, SnapshotSink } from "./replica-ports.ts";
 export {
@@ -35,9 +35,7 @@ export {
   type RelayFrame,
   readCounter,
   readFrame,
-  readOrigin,
   splitIntoFrames,
-  writeOrigin,
 } from "./rows/plane-exchange.ts";
 export type { FoundSeeds } from "./seeds/seeds.ts";
 export { callAll, subscribe } from "./subscribe.ts";

@@ -1,4 +1,4 @@
-import type { RouterId } from "@espalier/core";
+import { type Codec, name, type RouterId, struct, varint } from "@espalier/core";
 
 /** One epoch of a router. It distinguishes what the router writes now from what it wrote before a restart. */
 export interface Origin {
@@ -15,6 +15,15 @@ export function checkEpoch(epoch: number): number {
   if (epoch > maxEpoch) throw new RangeError(`an epoch of ${epoch} where ${maxEpoch} is the most`);
   return epoch;
 }
+
+/** An origin in a frame. @param maxRouterBytes of its router's id */
+export function originOf(maxRouterBytes: number): Codec<Origin> {
+  return struct({ router: name<RouterId>(maxRouterBytes), epoch: varint(maxEpoch) });
+}
+
+/** UTF-8 bytes of a router's id in frames of rows. */
+const maxRouterBytes = 255;
+export const frameOrigin = originOf(maxRouterBytes);
 
 /** An origin as a text, for maps and logs. */
 export function originKey({ router, epoch }: Origin): string {

@@ -1,5 +1,6 @@
 import { bulkFrameLayouts, documentFrameLayouts, membershipFrameLayouts } from "@espalier/mesh";
 import { demandNoteLayout, rentNoteLayout, roleNoteLayout, timesNoteLayout } from "@espalier/routing";
+import { gaugeLayout, noteFrameLayout } from "@espalier/shared-tree";
 import { adminNoteLayout } from "./admin/admin-peers.ts";
 import { questionNoteLayout } from "./admin/past-decisions.ts";
 import { releaseNoteLayout } from "./mesh/fleet-watch.ts";
@@ -23,5 +24,6 @@ export const protocolLayouts: Readonly<Record<string, Readonly<Record<string, st
   membership: membershipFrameLayouts,
   documents: documentFrameLayouts,
   bulk: bulkFrameLayouts,
+  rows: { "gauges of a load report": gaugeLayout, "1 notes": noteFrameLayout },
   notes: noteLayouts,
 };

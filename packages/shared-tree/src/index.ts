@@ -24,6 +24,7 @@ export { Ownership } from "./feeds/ownership.ts";
 
 export {
   type GaugeColumns,
+  gaugeLayout,
   idleGauge,
   type LoadGauge,
   mapGauge,
@@ -32,6 +33,7 @@ export {
 } from "./load/load-gauge.ts";
 export type { LoadPlane } from "./load/load-plane.ts";
 export { noSharedLoad, type SharedLoad } from "./load/load-sums.ts";
+export { noteFrameLayout } from "./notes/note-frame.ts";
 export { type Note, type NoteChannel, NotePlane } from "./notes/note-plane.ts";
 export type { Bindings } from "./placements/bindings.ts";
 

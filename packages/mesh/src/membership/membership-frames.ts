@@ -15,7 +15,7 @@ import {
   u32,
   varint,
 } from "@espalier/core";
-import { maxEpoch, type Origin } from "../origin.ts";
+import { type Origin, originOf } from "../origin.ts";
 import type { MemberClaim, MemberRecord } from "./member-table.ts";
 
 /** Bounds on the content of a frame, the same for writing and reading. */
@@ -52,7 +52,7 @@ const flag = { left: 1, draining: 2, region: 4 } as const;
 const encoder = new TextEncoder();
 
 const router = name<RouterId>(frameBounds.idBytes);
-const origin = struct({ router, epoch: varint(maxEpoch) });
+const origin = originOf(frameBounds.idBytes);
 /** Bounded, so that the router still has higher numbers to answer with: a varint ends at 2^53. */
 const incarnation = varint(frameBounds.incarnation);
 

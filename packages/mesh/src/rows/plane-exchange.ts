@@ -1,5 +1,5 @@
-import { asRouterId, type ByteReader, type ByteWriter, type Cancel, EspalierError } from "@espalier/core";
-import { checkEpoch, type Origin } from "../origin.ts";
+import { type ByteReader, type Cancel, EspalierError } from "@espalier/core";
+import type { Origin } from "../origin.ts";
 
 /** A frame that a replica makes of what it knows about another origin. */
 export interface RelayFrame {
@@ -67,22 +67,6 @@ export function joinPlanes(byKind: ReadonlyMap<number, PlaneExchange>): PlaneExc
     relayFrames: () => all.flatMap((each) => each.relayFrames()),
     receive: (frame, isCredible, linkDelayMs) => byKind.get(frame[0] ?? 0)?.receive(frame, isCredible, linkDelayMs),
   };
-}
-
-/** UTF-8 bytes of a router's id. */
-const maxRouterBytes = 255;
-
-/** Router as text, epoch as varint. */
-export function writeOrigin(writer: ByteWriter, { router, epoch }: Origin): void {
-  writer.text(router);
-  writer.varint(epoch);
-}
-
-/** @throws RangeError for a router without a name, and for what `writeOrigin` does not write */
-export function readOrigin(reader: ByteReader): Origin {
-  const router = reader.text(maxRouterBytes);
-  if (router === "") throw new RangeError("the router has no name");
-  return { router: asRouterId(router), epoch: checkEpoch(reader.varint()) };
 }
 
 /** Reads a counter as its distance to that of the relay's frame. @throws RangeError when the origin had not begun */

@@ -1,5 +1,5 @@
 import { ByteReader, ByteWriter } from "@espalier/core";
-import { type CountedFrame, readCounter, readFrame, readOrigin, splitIntoFrames, writeOrigin } from "@espalier/mesh";
+import { type CountedFrame, frameOrigin, readCounter, readFrame, splitIntoFrames } from "@espalier/mesh";
 import { gaugeFlags, gaugeFlagsOf, gaugeNames, type LoadGauge, readGauge, writeGauge } from "./load-gauge.ts";
 
 /** A longer frame is refused. */
@@ -52,7 +52,7 @@ export function writeLoadFrame(frame: LoadFrame): Uint8Array {
   writer.u8(version);
   const flags = (covers ? flag.covers : 0) | (isRelayed ? flag.relayed : 0) | gaugeFlagsOf(reports);
   writer.u8(flags);
-  writeOrigin(writer, origin);
+  frameOrigin.write(writer, origin);
   writer.varint(frame.counter);
   writer.varint(frame.sentWallMs);
   if (isRelayed) writer.varint(Math.ceil(relayedAgeMs));
@@ -84,7 +84,7 @@ function readGauges(bytes: Uint8Array): LoadFrame {
   const reader = ByteReader.ofVersion(version, bytes);
   const flags = reader.u8();
   if ((flags & ~knownFlags) !== 0) throw new RangeError(`flags ${flags} are not known`);
-  const origin = readOrigin(reader);
+  const origin = frameOrigin.read(reader);
   const counter = reader.varint();
   const sentWallMs = reader.varint();
   const relayedAgeMs = flags & flag.relayed ? reader.varint() : undefined;

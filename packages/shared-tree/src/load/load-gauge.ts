@@ -1,4 +1,4 @@
-import type { ByteReader, ByteWriter } from "@espalier/core";
+import { type ByteReader, type ByteWriter, varint } from "@espalier/core";
 
 /**
  * The numbers of a gauge, in their order in a frame. Those with a flag are only in frames that have it, because a target
@@ -38,6 +38,11 @@ export const gaugeNames = Object.keys(flagOf) as readonly (keyof LoadGauge)[];
 export const gaugeFlags = Object.values(flagOf).reduce<number>((flags, flag) => flags | flag, 0);
 /** Larger gauges are refused, so that the sums over all origins stay exact whole numbers. */
 export const maxGaugeValue = 2 ** 40;
+
+/** In the notation of PROTOCOL.md. */
+export const gaugeLayout = Object.entries(flagOf)
+  .map(([name, flag]) => `${name}:${varint(maxGaugeValue).layout}${flag === 0 ? "" : `?${flag}`}`)
+  .join(" ");
 
 // Names are written out below, as each of these runs for each target of each frame: a loop over the names takes twice
 // as long.

@@ -1,5 +1,5 @@
-import { ByteReader, ByteWriter } from "@espalier/core";
-import { type Origin, readFrame, readOrigin, splitIntoFrames, writeOrigin } from "@espalier/mesh";
+import { bytes, converted, list, struct, text, varint, versioned } from "@espalier/core";
+import { frameOrigin, type Origin, readFrame, splitIntoFrames } from "@espalier/mesh";
 
 /** A longer frame is refused. */
 export const maxNoteFrameBytes = 131_072;
@@ -28,23 +28,29 @@ export interface NoteFrame {
   readonly notes: readonly WrittenNote[];
 }
 
-/**
- * Layout: the kind, a byte; router as text; epoch and number of notes as varints; notes. A note is its key as text,
- * varints of its counter and its age in milliseconds, and its content after its length.
- */
-export function writeNoteFrame({ origin, notes }: NoteFrame): Uint8Array {
-  const writer = new ByteWriter();
-  writer.u8(noteKind);
-  writeOrigin(writer, origin);
-  writer.varint(notes.length);
-  for (const { key, counter, ageMs, bytes } of notes) {
-    writer.text(key);
-    writer.varint(counter);
-    writer.varint(Math.ceil(ageMs));
-    writer.bytes(bytes);
-  }
-  return writer.copy();
-}
+const noteFrame = versioned(
+  noteKind,
+  struct({
+    origin: frameOrigin,
+    notes: list(
+      struct({
+        key: text(maxNoteKeyBytes),
+        counter: varint(),
+        ageMs: converted(varint(), { to: (ageMs) => ageMs, from: Math.ceil }),
+        // A copy, so that a kept note does not retain the whole frame.
+        bytes: converted<Uint8Array, Uint8Array>(bytes(maxNoteBytes), {
+          to: (bytes) => bytes.slice(),
+          from: (bytes) => bytes,
+        }),
+      }),
+      maxFrameNotes,
+    ),
+  }),
+);
+
+export const noteFrameLayout = noteFrame.layout;
+
+export const writeNoteFrame: (frame: NoteFrame) => Uint8Array = noteFrame.encode;
 
 /**
  * Bytes after the notes are ignored, so that a later version may add to a frame.
@@ -52,25 +58,7 @@ export function writeNoteFrame({ origin, notes }: NoteFrame): Uint8Array {
  * @throws EspalierError `mesh_frame_invalid`
  */
 export function readNoteFrame(bytes: Uint8Array): NoteFrame {
-  return readFrame(bytes, { what: "notes", maxBytes: maxNoteFrameBytes, read: readNotes });
-}
-
-function readNotes(bytes: Uint8Array): NoteFrame {
-  const reader = new ByteReader(bytes);
-  const kind = reader.u8();
-  if (kind !== noteKind) throw new RangeError(`kind ${kind} is not known`);
-  const origin = readOrigin(reader);
-  const count = reader.varint();
-  if (count > maxFrameNotes) throw new RangeError(`${count} notes are too many`);
-  const notes: WrittenNote[] = [];
-  for (let index = 0; index < count; index++) {
-    const key = reader.text(maxNoteKeyBytes);
-    const counter = reader.varint();
-    const ageMs = reader.varint();
-    // A copy, so that a kept note does not retain the whole frame.
-    notes.push({ key, counter, ageMs, bytes: reader.bytes(maxNoteBytes).slice() });
-  }
-  return { origin, notes };
+  return readFrame(bytes, { what: "notes", maxBytes: maxNoteFrameBytes, read: noteFrame.decode });
 }
 
 /** Bytes of a note next to its content, at most: its key, counter, age and three lengths. */

@@ -1,5 +1,5 @@
 import { ByteReader, ByteWriter, hashOf } from "@espalier/core";
-import { type CountedFrame, readCounter, readFrame, readOrigin, writeOrigin } from "@espalier/mesh";
+import { type CountedFrame, frameOrigin, readCounter, readFrame } from "@espalier/mesh";
 
 /** The kind of note that a usage frame is: its first byte. */
 export const usageNoteKind = 2;
@@ -42,7 +42,7 @@ export function writeUsageFrame({ origin, counter, relayedAgeMs, reports }: Usag
   const writer = new ByteWriter(64 + reports.length * 16);
   writer.u8(usageNoteKind);
   writer.u8(isRelayed ? flag.relayed : 0);
-  writeOrigin(writer, origin);
+  frameOrigin.write(writer, origin);
   writer.varint(counter);
   if (isRelayed) writer.varint(Math.ceil(relayedAgeMs));
   writer.varint(reports.length);
@@ -73,7 +73,7 @@ function readReports(bytes: Uint8Array): UsageFrame {
   const kind = reader.u8();
   if (kind !== usageNoteKind) throw new RangeError(`it is of kind ${kind}`);
   const flags = reader.u8();
-  const origin = readOrigin(reader);
+  const origin = frameOrigin.read(reader);
   const counter = reader.varint();
   const isRelayed = (flags & flag.relayed) !== 0;
   const relayedAgeMs = isRelayed ? reader.varint() : undefined;

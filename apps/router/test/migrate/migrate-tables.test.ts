@@ -19,6 +19,13 @@ const rows = ["sglang", "production-stack", "litellm"].flatMap(
 );
 const named = rows.map((row) => [flagsOf(row)[0]?.flag ?? "a row without flags", row] as const);
 
+/** The tests of rows for which there is something to say. */
+const testOf =
+  (isApplicable: boolean) =>
+  (name: string, run: () => void): void => {
+    if (isApplicable) test(name, run);
+  };
+
 describe.each(named)("%s", (_, row) => {
   const text = [
     row.ours,
@@ -34,14 +41,14 @@ describe.each(named)("%s", (_, row) => {
     expect(unknownNames(text).filter((name) => !theirs.has(name))).toEqual([]);
   });
 
-  test.runIf(howOf(row) === "none")("names what is here instead, or words of which no setting has one", () => {
+  testOf(howOf(row) === "none")("names what is here instead, or words of which no setting has one", () => {
     expect(row.why).toEqual(expect.any(String));
     const words = row.lacks?.split(" ") ?? [];
     expect([...words, ...namedSettings(text), ...(text.match(/`[^`]+`/g) ?? [])]).not.toEqual([]);
     expect(words.filter((word) => ourWords.has(word))).toEqual([]);
   });
 
-  test.runIf(howOf(row) === "none")("names each setting of ours that is called as its flag is", () => {
+  testOf(howOf(row) === "none")("names each setting of ours that is called as its flag is", () => {
     const flags = flagsOf(row).map(({ flag }) => flag.split(/[-_.]+/));
     const alike = [...ourSettings].filter((path) => {
       const words = path.split(/[^a-z0-9]+/).filter((word) => word !== "");
@@ -94,7 +101,7 @@ describe.each(plugins.map((row) => [String(Object.values(row)[0]), row] as const
   });
 
   const isAbsent = row.ours === undefined && row.weight === undefined;
-  test.runIf(isAbsent)("names what is here instead, or words of which no setting has one", () => {
+  testOf(isAbsent)("names what is here instead, or words of which no setting has one", () => {
     expect(row.why).toEqual(expect.any(String));
     const words = row.lacks?.split(" ") ?? [];
     expect([...words, ...(`${row.why} ${row.instead}`.match(/`[^`]+`/g) ?? [])]).not.toEqual([]);

@@ -106,10 +106,11 @@ export function createMetricsScrape(
     if (isAbsent) return jittered(options.absentIntervalMs);
     const intervalMs = metricsEveryMs?.((engine.models ?? []).map(({ id }) => id)) ?? options.intervalMs;
     const { scrapeMs } = deps.pace();
-    if (scrapeMs <= intervalMs) return Math.max(1, jittered(intervalMs) - (clock.nowMs() - startedMs));
-    if (isSpread) return Math.max(1, jittered(scrapeMs) - (clock.nowMs() - startedMs));
-    isSpread = true;
-    return Math.max(1, random.float() * scrapeMs);
+    if (scrapeMs > intervalMs && !isSpread) {
+      isSpread = true;
+      return Math.max(1, random.float() * scrapeMs);
+    }
+    return Math.max(1, jittered(Math.max(intervalMs, scrapeMs)) - (clock.nowMs() - startedMs));
   };
   const loop = createRepeatLoop(scheduler, async (isCurrent) => {
     const startedMs = clock.nowMs();

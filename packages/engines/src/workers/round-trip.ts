@@ -4,6 +4,8 @@ import type { Clock } from "@espalier/core";
 const periodMs = 30_000;
 /** No way on Earth takes as long: whatever answers later has been at work, as SGLang's health check is for a second. */
 const maxNetworkMs = 500;
+/** The first answers tell how busy this router was, when it started, rather than how far the engine is. */
+const leastAnswers = 5;
 
 /**
  * How far an engine is from this router: the shortest round trip of the present period and the one before it. The shortest,
@@ -14,7 +16,9 @@ export class RoundTrip {
   #beganMs = Number.NEGATIVE_INFINITY;
   #before = Number.POSITIVE_INFINITY;
   #now = Number.POSITIVE_INFINITY;
-  /** In milliseconds. NaN before the first measurement; the last one while the engine does not answer. */
+  #answersBefore = 0;
+  #answersNow = 0;
+  /** In milliseconds. NaN before enough measurements; the last one while the engine does not answer. */
   ms = Number.NaN;
 
   constructor(clock: Clock) {
@@ -27,10 +31,13 @@ export class RoundTrip {
     const passedMs = this.#clock.nowMs() - this.#beganMs;
     if (passedMs >= periodMs) {
       this.#before = passedMs >= 2 * periodMs ? Number.POSITIVE_INFINITY : this.#now;
+      this.#answersBefore = passedMs >= 2 * periodMs ? 0 : this.#answersNow;
       this.#now = Number.POSITIVE_INFINITY;
+      this.#answersNow = 0;
       this.#beganMs = this.#clock.nowMs();
     }
     this.#now = Math.min(this.#now, ms);
-    this.ms = Math.min(this.#before, this.#now);
+    this.#answersNow += 1;
+    if (this.#answersBefore + this.#answersNow >= leastAnswers) this.ms = Math.min(this.#before, this.#now);
   }
 }

@@ -166,7 +166,7 @@ test("an engine is described as plain JSON", async () => {
     weight: 2,
     labels: { zone: "z1" },
     region: "eu",
-    network_ms: 0,
+    network_ms: null,
     breaker: { state: "closed", reason: "new", overruled: false },
     health: {
       last_outcome: "ok",

@@ -188,7 +188,8 @@ function summaryOf(
   leftOut: PastDecision["leftOut"],
 ): string {
   const { target, reason, prefillWorker, attempt, pull } = facts;
-  const [chosen, other] = candidates;
+  const [chosen, ...others] = candidates;
+  const other = rivalOf(chosen, others);
   const attempted = attempt > 1 ? `At attempt ${attempt}, ` : "";
   if (prefillWorker !== null && prefillWorker !== target) {
     return `${attempted}${prefillWorker} was chosen to compute the prompt, and ${target} to answer (${reason}).`;
@@ -201,6 +202,17 @@ function summaryOf(
   const pulled = pull ? ` It fetched ${counting.format(pull.tokens)} tokens from ${pull.from}.` : "";
   const held = heldBy(facts.promptTokens, chosen.matchedTokens, other.matchedTokens);
   return `${attempted}${target} was chosen over ${over}: ${held}, ${costOf(facts, chosen.cost, other.cost)} (${reason}).${pulled}`;
+}
+
+type Candidate = PastDecision["candidates"][number];
+
+/** Whom to compare with: who holds most, if that is more than the chosen one does, else the next by cost. */
+function rivalOf(chosen: Candidate | undefined, others: readonly Candidate[]): Candidate | undefined {
+  const most = others.reduce<Candidate | undefined>(
+    (best, each) => (each.matchedTokens > (best?.matchedTokens ?? 0) ? each : best),
+    undefined,
+  );
+  return most && chosen && most.matchedTokens > chosen.matchedTokens ? most : others[0];
 }
 
 /** For example ": b was left out (class_partition)". */

@@ -1,4 +1,5 @@
 import { asRouterId, createSeededRandom } from "@espalier/core";
+import { createCandidateSet, createPolicy } from "@espalier/policies";
 import { DecisionLog } from "@espalier/routing";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
@@ -44,7 +45,7 @@ async function startRouters(count: number) {
     for (const key of ["question", "answer"])
       for (const listener of listeners.values()) listener({ origin, key, bytes, ageMs });
   };
-  return { routers, time, posted, hear };
+  return { routers, time, random, posted, hear };
 }
 
 test("one question more than may be open is refused, until the others have been given up", async () => {
@@ -110,4 +111,32 @@ test.each([
   const { routers } = await startRouters(1);
   routers[0]!.log.name(undefined, "id", { ...facts, ...changes });
   expect((await routers[0]!.past.find("id")).decisions.map(({ summary }) => summary)).toEqual([sentence]);
+});
+
+test("a choice is compared with the candidate that held most, wherever its cost puts it, or with the next one", async () => {
+  const { routers, random } = await startRouters(1);
+  const { log, past } = routers[0]!;
+  const leastWork = createPolicy("least_work");
+  const summaryOf = async (pending: readonly number[], matched: readonly number[]): Promise<string> => {
+    const candidates = createCandidateSet();
+    for (const [at, tokens] of pending.entries()) {
+      candidates.add(`e-${at}`, at);
+      candidates.pendingPrefillTokens[at] = tokens;
+      candidates.matchedTokens[at] = matched[at]!;
+    }
+    const request = { promptTokens: 900, expectedOutputTokens: 1, sessionKey: undefined, prefixKey: undefined };
+    const id = matched.join();
+    log.name(log.add(candidates, leastWork.choose(request, candidates, random)), id, {
+      ...facts,
+      ...{ target: "e-0", promptTokens: 900, matchedTokens: matched[0]! },
+    });
+    return (await past.find(id)).decisions[0]!.summary;
+  };
+  const pending = [0, 1_000, 9_000];
+  expect(await summaryOf(pending, [0, 0, 800])).toMatch(
+    /^e-0 .* e-2 and 1 more: it held none of 900 tokens, the other 800/,
+  );
+  expect(await summaryOf(pending, [800, 0, 640])).toMatch(
+    /^e-0 .* e-1 and 1 more: it held 800 of 900 tokens, the other none/,
+  );
 });

@@ -118,11 +118,16 @@ function createPlot(kind: PlotKind): Part<Series> {
 }
 
 function optionsOf({ format, top, isShare = false, lines }: PlotKind, canvas: HTMLElement): uPlot.Options {
-  const style = getComputedStyle(document.documentElement);
-  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  /** As the theme in use has it: a canvas does not know variables. */
+  const colour = (value: string): string => {
+    canvas.style.color = value;
+    const { color } = getComputedStyle(canvas);
+    canvas.style.removeProperty("color");
+    return color;
+  };
   const axis = {
-    stroke: colour("--soft"),
-    grid: { stroke: colour("--line"), width: 1 },
+    stroke: colour("var(--soft)"),
+    grid: { stroke: colour("var(--line)"), width: 1 },
     ticks: { show: false },
     font: "11px system-ui, sans-serif",
   };
@@ -142,9 +147,9 @@ function optionsOf({ format, top, isShare = false, lines }: PlotKind, canvas: HT
       {},
       ...lines.map(({ label, variable }, at) => ({
         label,
-        stroke: colour(variable),
+        stroke: colour(`var(${variable})`),
         width: 1.5,
-        ...(at === 0 && { fill: `${colour(variable)}1c` }),
+        ...(at === 0 && { fill: colour(`color-mix(in srgb, var(${variable}) 11%, transparent)`) }),
         points: { show: false },
         spanGaps: false,
       })),

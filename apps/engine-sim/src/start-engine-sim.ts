@@ -1,4 +1,4 @@
-import { createSeededRandom, systemRandom } from "@espalier/core";
+import { createSeededRandom, hostInUrl, systemRandom } from "@espalier/core";
 import { createStoredResponses } from "./api/responses.ts";
 import { rankOf } from "./behaviours.ts";
 import { createAdapterRegistry } from "./engine/adapters.ts";
@@ -65,7 +65,7 @@ export async function startEngineSim(options: EngineSimOptions = {}): Promise<Ru
   const resolved = resolveOptions(options);
   const text = await loadText(resolved);
   const driver = createTimeDriver(resolved);
-  const shared = { driver, text, storageUrl: () => `http://${hostOf(resolved)}:${parts[0]?.transfers?.port}` };
+  const shared = { driver, text, storageUrl: () => `http://${hostInUrl(resolved.host)}:${parts[0]?.transfers?.port}` };
   const parts: Part[] = Array.from({ length: resolved.engines }, (_, index) => createPart(resolved, shared, index));
   const stop = async (): Promise<void> => {
     driver.stop();
@@ -85,13 +85,11 @@ export async function startEngineSim(options: EngineSimOptions = {}): Promise<Ru
     throw error;
   }
   const engines = parts.map(({ id, listener, transfers, peers }) => {
-    const url = `http://${hostOf(resolved)}:${listener.port}`;
+    const url = `http://${hostInUrl(resolved.host)}:${listener.port}`;
     return { id, url, ...(transfers && { transferPort: transfers.port }), ...(peers && { p2pPort: peers.port }) };
   });
   return { engines, stop };
 }
-
-const hostOf = ({ host }: ResolvedOptions): string => (host.includes(":") ? `[${host}]` : host);
 
 interface Part {
   readonly id: string;

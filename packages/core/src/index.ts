@@ -75,8 +75,10 @@ export {
   type HttpStreamClient,
   type HttpStreamObserver,
   type HttpStreamRequest,
+  hostInUrl,
   isLoopback,
   maxUntrustedBytes,
+  plainHost,
   type Transport,
 } from "./network.ts";
 export { programUrl } from "./program-url.ts";

@@ -115,6 +115,12 @@ export const drainMarkBytes = 64 * 1_024;
 /** Most bytes accepted from the other end before `trust` is called. */
 export const maxUntrustedBytes = 16 * 1_024;
 
+/** The host as URLs have it: an IPv6 address in brackets. */
+export const hostInUrl = (host: string): string => (host.includes(":") && !host.startsWith("[") ? `[${host}]` : host);
+
+/** The host without the brackets of an IPv6 address, as sockets and names have it. */
+export const plainHost = (host: string): string => host.replace(/^\[|\]$/g, "");
+
 /** Whether a listener on the host, a name or an address without brackets, is reachable only from this machine. */
 export function isLoopback(host: string): boolean {
   const plain = host.toLowerCase();

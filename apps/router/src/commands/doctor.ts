@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { EspalierError, type HttpClient, systemClock } from "@espalier/core";
+import { EspalierError, type HttpClient, hostInUrl, systemClock } from "@espalier/core";
 import type { RouterStatus } from "@espalier/server";
 import { type CompiledConfig, parseEnginesFile } from "@espalier/server";
 import { type Command, Option } from "commander";
@@ -87,7 +87,7 @@ interface Running {
 async function findRunning({ admin }: CompiledConfig, key: string | undefined, http: HttpClient): Promise<Running> {
   if (admin.port === 0) return { checks: [] };
   const host = ["0.0.0.0", "::"].includes(admin.host) ? "127.0.0.1" : admin.host;
-  const adminUrl = `${admin.tls ? "https" : "http"}://${host.includes(":") ? `[${host}]` : host}:${admin.port}`;
+  const adminUrl = `${admin.tls ? "https" : "http"}://${hostInUrl(host)}:${admin.port}`;
   const askedWallMs = systemClock.wallMs();
   try {
     const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };

@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import { type EngineSpec, type HttpClient, type HttpResponse, systemClock } from "@espalier/core";
+import { type EngineSpec, type HttpClient, type HttpResponse, plainHost, systemClock } from "@espalier/core";
 import type { CompiledConfig } from "@espalier/server";
 import { findEventSources, sourceBySpec } from "@espalier/server";
 import { loadTokenizerFiles } from "@espalier/tokenizer";
@@ -131,7 +131,7 @@ async function checkEvents(
 
 async function checkSocket(check: string, endpoint: string): Promise<Check> {
   const { hostname, port } = new URL(endpoint.replace(/^tcp:/, "http:"));
-  const failure = await tryConnection(hostname.replace(/^\[|\]$/g, ""), Number(port || 80));
+  const failure = await tryConnection(plainHost(hostname), Number(port || 80));
   if (failure === undefined) return tick(check, endpoint, "accepts connections");
   const mend = "have the engine publish at an address that routers reach (tcp://*:PORT), and open the port";
   return cross(check, endpoint, failure, mend);

@@ -1,6 +1,7 @@
 import { lookup, Resolver } from "node:dns/promises";
 import { isIP } from "node:net";
 import { isDeepStrictEqual } from "node:util";
+import { plainHost } from "@espalier/core";
 import type { CompiledConfig } from "@espalier/server";
 import { type FeedReport, probeRouters, type RouterProbe, type RouterStatus } from "@espalier/server";
 import { askAdmin, askStatus } from "../cli/admin-client.ts";
@@ -15,7 +16,7 @@ export async function checkSeeds(config: CompiledConfig): Promise<readonly Check
   const { records, servers } = mesh.seedSources;
   const seeds = mesh.backend === "peers" ? mesh.seeds : [];
   const names = await Promise.all([
-    ...seeds.map((seed) => resolveName(seed.slice(0, seed.lastIndexOf(":")).replace(/^\[|\]$/g, ""), servers)),
+    ...seeds.map((seed) => resolveName(plainHost(seed.slice(0, seed.lastIndexOf(":"))), servers)),
     ...(mesh.backend === "peers" ? records : []).map((record) => resolveRecords(record, servers)),
     ...discovery.dns.map(({ name, port, servers: own }) =>
       port === undefined ? resolveRecords(name, own) : resolveName(name, own),

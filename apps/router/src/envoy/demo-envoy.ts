@@ -1,4 +1,5 @@
 import { isIP } from "node:net";
+import { plainHost } from "@espalier/core";
 import { type Command, Option } from "commander";
 import { readNumber, UsageError } from "../cli/read-flags.ts";
 import { writeNote } from "../output.ts";
@@ -95,7 +96,7 @@ export function pickerOf({ url, picker }: Pick<RouterListening, "url" | "picker"
     URL,
     URL,
   ];
-  return { host: at.hostname.replace(/^\[|\]$/g, ""), port: Number(at.port), healthPort: Number(healthAt.port) };
+  return { host: plainHost(at.hostname), port: Number(at.port), healthPort: Number(healthAt.port) };
 }
 
 const standardPort = 80;
@@ -103,7 +104,7 @@ const standardPort = 80;
 /** @throws UsageError for an engine that is not at `http://IP:PORT` */
 function engineAddress(text: string): EnvoyAddress {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  const name = url?.hostname.replace(/^\[|\]$/g, "") ?? "";
+  const name = plainHost(url?.hostname ?? "");
   // Routers name engines by IP address and port, and Envoy has to know the same.
   if (url?.protocol !== "http:" || url.pathname !== "/" || isIP(name) === 0) {
     throw new UsageError(`--envoy needs engines like http://10.0.0.1:8000, by IP address, not ${JSON.stringify(text)}`);

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { systemClock, systemScheduler } from "@espalier/core";
+import { hostInUrl, systemClock, systemScheduler } from "@espalier/core";
 import { type Child, getText } from "../processes/start-child.ts";
 import type { EnvoyConfig } from "./envoy-config.ts";
 
@@ -146,5 +146,5 @@ function clientUrl(listeners: string): string {
   };
   const { address, port_value: port } = statuses[0]!.local_address.socket_address;
   if (address === "0.0.0.0" || address === "::") return `http://127.0.0.1:${port}`;
-  return `http://${address.includes(":") ? `[${address}]` : address}:${port}`;
+  return `http://${hostInUrl(address)}:${port}`;
 }

@@ -1,5 +1,4 @@
-import { isIP } from "node:net";
-import { asEngineId, type EngineSpec, type EngineTraits } from "@espalier/core";
+import { asEngineId, type EngineSpec, type EngineTraits, hostInUrl } from "@espalier/core";
 
 /** Maximum engines of a source; further ones are left out. A fleet has the same limit. */
 export const maxEnginesPerSource = 4_096;
@@ -12,9 +11,7 @@ export interface EngineAddress {
 }
 
 /** `1.2.3.4:80`, `[::1]:80` */
-export function formatHost({ address, port }: EngineAddress): string {
-  return isIP(address) === 6 ? `[${address}]:${port}` : `${address}:${port}`;
-}
+export const formatHost = ({ address, port }: EngineAddress): string => `${hostInUrl(address)}:${port}`;
 
 /** The engine at an address. Its id is the address, so all routers use the same id, regardless of the source. */
 export function engineAt(at: EngineAddress, traits: EngineTraits): EngineSpec {

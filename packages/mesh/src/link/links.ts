@@ -9,6 +9,7 @@ import {
   isLoopback,
   json,
   type Logger,
+  plainHost,
   type RouterId,
   type Scheduler,
   type Startable,
@@ -343,9 +344,7 @@ function failureOf({ kind, isReset }: ConnectionEnd): DialFailure {
 }
 
 /** The host of `host:port`, without the brackets of an IPv6 address. */
-function hostOf(address: string): string {
-  return address.slice(0, address.lastIndexOf(":")).replace(/^\[|\]$/g, "");
-}
+const hostOf = (address: string): string => plainHost(address.slice(0, address.lastIndexOf(":")));
 
 /** Time in which the same rejection of the same address is logged once. */
 const quietMs = 60_000;

@@ -1,5 +1,6 @@
 import type { Endpoint } from "@espalier/api";
 import type { KvPullProtocol, KvPullSpec, Random } from "@espalier/core";
+import { plainHost } from "@espalier/core";
 import { hostOf, type LegEdits, portOf, randomId } from "./transfer-protocols.ts";
 
 /** The engine whose CPU memory another one pulls from. */
@@ -27,7 +28,7 @@ const p2p: PullProtocol = {
   edits({ url, pull, rank }, random) {
     const source = {
       kv_request_id: `pull-${randomId(random)}`,
-      remote_host: hostOf(url, pull.host).replace(/^\[|\]$/gu, ""),
+      remote_host: plainHost(hostOf(url, pull.host)),
       remote_port: (pull.port ?? sideChannelPort) + rank,
     };
     return { set: { kv_transfer_params: JSON.stringify({ remote_kv_source: source }) }, headers: [] };

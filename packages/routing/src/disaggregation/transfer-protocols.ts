@@ -1,5 +1,6 @@
 import { type Endpoint, type JsonObject, readJsonMember } from "@espalier/api";
 import type { KvTransferProtocol, KvTransferSpec, Random } from "@espalier/core";
+import { hostInUrl } from "@espalier/core";
 
 /** One engine of a pair. */
 export interface LegEngine {
@@ -305,10 +306,7 @@ function transferHost({ url, transfer }: LegEngine): string {
 }
 
 /** A given host, or that of a URL. IPv6 addresses are in brackets. */
-export function hostOf(url: string, given: string | undefined): string {
-  const host = given ?? new URL(url).hostname;
-  return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
-}
+export const hostOf = (url: string, given: string | undefined): string => hostInUrl(given ?? new URL(url).hostname);
 
 /** The port of a URL, which need not be written. */
 export function portOf(url: string): number {

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
-import { EspalierError, isLoopback } from "@espalier/core";
+import { EspalierError, isLoopback, plainHost } from "@espalier/core";
 import type { FastifyInstance } from "fastify";
 import { isProbe } from "../lifecycle/readiness.ts";
 
@@ -134,7 +134,7 @@ export function readOrigin(text: string): string | undefined {
 /** The host of a `Host` header or an origin, without port and brackets; undefined when it is neither. */
 export function hostOf(text: string): string | undefined {
   const url = text.includes("://") ? text : `http://${text}`;
-  return URL.canParse(url) ? new URL(url).hostname.replace(/^\[|\]$/g, "") : undefined;
+  return URL.canParse(url) ? plainHost(new URL(url).hostname) : undefined;
 }
 
 /** Whether the origin is on the loopback interface. */

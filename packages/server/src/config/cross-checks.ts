@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { didYouMean, isLoopback } from "@espalier/core";
+import { didYouMean, isLoopback, plainHost } from "@espalier/core";
 import type { Path, Problem } from "./problems.ts";
 import type { ConfigTree } from "./schema.ts";
 import { checkDiscovery } from "./sections/discovery.ts";
@@ -112,7 +112,7 @@ function checkAdmin({ admin }: ConfigTree): Problem[] {
   if (advertise !== undefined && !URL.canParse(advertise)) {
     return [{ path: ["admin", "advertise"], message: `${JSON.stringify(advertise)} is not a URL` }];
   }
-  const named = advertise === undefined ? undefined : new URL(advertise).hostname.replace(/^\[|\]$/g, "");
+  const named = advertise === undefined ? undefined : plainHost(new URL(advertise).hostname);
   const outer = [host, named].find((one) => one !== undefined && !isLoopback(one));
   if (key !== undefined || outer === undefined) return [];
   return [{ path: ["admin", "key"], message: `is required, because ${outer} is not a loopback address` }];

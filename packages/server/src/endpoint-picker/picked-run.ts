@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { EspalierError } from "@espalier/core";
+import { EspalierError, plainHost } from "@espalier/core";
 import type { Target } from "@espalier/engines";
 import { type AttemptRequest, isNamed, PiecedBody, type RunningAttempt, type WireBody } from "@espalier/engines";
 import type { TransferProtocol } from "@espalier/routing";
@@ -245,7 +245,7 @@ function addressOf(url: string): string | undefined {
   if (known !== undefined) return known === "" ? undefined : known;
   if (addresses.size >= maxAddresses) addresses.clear();
   const { hostname, port, protocol } = new URL(url);
-  const bare = hostname.replace(/^\[|\]$/g, "");
+  const bare = plainHost(hostname);
   const address = isIP(bare) === 0 ? "" : `${hostname}:${port || (protocol === "https:" ? 443 : 80)}`;
   addresses.set(url, address);
   return address === "" ? undefined : address;

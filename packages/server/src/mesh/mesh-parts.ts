@@ -2,6 +2,7 @@ import { hostname, networkInterfaces } from "node:os";
 import {
   asRouterId,
   type Clock,
+  hostInUrl,
   type Logger,
   type Meter,
   type Random,
@@ -277,10 +278,9 @@ export function routerIdOf({ routerId, port }: Pick<MeshConfig, "routerId" | "po
  * The host that other routers dial: the one listened on or, when listening on all addresses, the first external one.
  */
 export function advertisedHost(host: string): string {
-  if (host !== "0.0.0.0" && host !== "::") return host.includes(":") ? `[${host}]` : host;
+  if (host !== "0.0.0.0" && host !== "::") return hostInUrl(host);
   const family = host === "::" ? "IPv6" : "IPv4";
   const addresses = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
   const outer = addresses.find((address) => !address.internal && address.family === family);
-  const address = outer?.address ?? (family === "IPv6" ? "::1" : "127.0.0.1");
-  return address.includes(":") ? `[${address}]` : address;
+  return hostInUrl(outer?.address ?? (family === "IPv6" ? "::1" : "127.0.0.1"));
 }

@@ -6,6 +6,7 @@ import {
   type HttpClient,
   json,
   type KvEventsSpec,
+  plainHost,
   type Random,
   type Startable,
   type TargetIndex,
@@ -294,7 +295,7 @@ const maxBytes = 1_048_576;
  *   errors, so that the caller should ask again
  */
 export async function findEventSources(http: HttpClient, url: string): Promise<readonly EventSource[] | undefined> {
-  const host = hostOf(url);
+  const host = plainHost(new URL(url).hostname);
   let hasFailed = false;
   for (const [path, read] of [
     ["/kv_event_sources", readVllmEventSources],
@@ -314,14 +315,11 @@ export function sourceBySpec(
   { endpoint, replayEndpoint, topic }: KvEventsSpec,
   rank: number,
 ): FeedEndpoints | undefined {
-  const host = hostOf(endpoint);
+  const host = plainHost(new URL(endpoint).hostname);
   const found = endpointsOfRank({ endpoint, replayEndpoint, topic }, { host, rank });
   // The entry is an address to dial, whatever the engine's own configuration says.
   return found && { ...found, mode: "connect" };
 }
-
-/** Without the brackets of an IPv6 address. */
-const hostOf = (url: string): string => new URL(url).hostname.replace(/^\[|\]$/g, "");
 
 interface Answer {
   readonly status: number;

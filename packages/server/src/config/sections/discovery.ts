@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { type EngineTraits, isLoopback, kvPullProtocols, kvTransferProtocols } from "@espalier/core";
+import { type EngineTraits, isLoopback, kvPullProtocols, kvTransferProtocols, plainHost } from "@espalier/core";
 import { Type } from "typebox";
 import type { Environment } from "../interpolate.ts";
 import type { Problem } from "../problems.ts";
@@ -337,10 +337,8 @@ export function checkDiscovery({ discovery }: ConfigTree): Problem[] {
   const path = ["discovery", "kubernetes", "api-server"];
   if (server !== "" && !URL.canParse(server))
     problems.push({ path, message: `${JSON.stringify(server)} is not a URL` });
-  else if (server.startsWith("http:") && tokenFile !== undefined && !isLoopback(hostOf(server))) {
+  else if (server.startsWith("http:") && tokenFile !== undefined && !isLoopback(plainHost(new URL(server).hostname))) {
     problems.push({ path, message: "must be https://, because a token is sent there" });
   }
   return problems;
 }
-
-const hostOf = (url: string): string => new URL(url).hostname.replace(/^\[|\]$/g, "");

@@ -1,10 +1,14 @@
+import { copyFile, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { EspalierError, type HttpClient, type HttpRequest, scanBody } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
-import { describe, expect, test } from "vitest";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { createModelTokenizer, type ModelTokenizer, type ModelTokenizerOptions } from "../src/modes/model-tokenizer.ts";
 import type { PromptView } from "../src/modes/prompt-view.ts";
 import { createPromptHasher } from "../src/prompt/prompt-blocks.ts";
 import { createTextTokenizer } from "../src/text/text-tokenizer.ts";
+import { shippedModelFolder } from "../src/tokenizer-files.ts";
 import type { PieceBatch, TokenizerPool } from "../src/workers/tokenizer-pool.ts";
 import { modelFolders, readModel } from "./support/models.ts";
 
@@ -170,6 +174,29 @@ describe("local", () => {
     expect(logger.lines.map(({ level }) => level)).toEqual(["warn", "debug", "debug"]);
     expect(logger.lines[0]?.fields).toMatchObject({ model: "tiny", endpoint: "chat" });
   });
+
+  test.each([
+    ["{{ messages | map('abs') }}", "the renderer lacks the filter 'abs'"],
+    ["{% macro m() %}{{ caller() }}{% endmacro %}", "the renderer lacks the variable 'caller' of macros"],
+    ["{% with a = 1 %}{% endwith %}", "the template cannot be read: Unknown statement type: with"],
+  ])(
+    "chats of a model with the template %s are seen as bytes, and the log names the cause",
+    async (template, reason) => {
+      const folder = await mkdtemp(join(tmpdir(), "espalier-template-"));
+      onTestFinished(() => rm(folder, { recursive: true }));
+      await copyFile(join(shippedModelFolder(), "tokenizer.json"), join(folder, "tokenizer.json"));
+      await writeFile(join(folder, "chat_template.jinja"), template);
+      const { model, logger } = await rig({ folder });
+      for (let round = 0; round < 2; round++) {
+        expect(model.view(chat(user(long("f"))))).toMatchObject({ unit: "bytes", how: "bytes", complete: true });
+      }
+      expect(logger.lines).toMatchObject([
+        { level: "warn", fields: { model: "tiny", reason } },
+        { level: "debug", fields: { reason } },
+      ]);
+      expect(model.view({ endpoint: "completions", fields: { prompt: long("g") } })).toMatchObject({ unit: "tokens" });
+    },
+  );
 
   test("a model without usable files works in bytes and says so once", async () => {
     const { model, logger } = await rig({ folder: "/nowhere/at/all" });

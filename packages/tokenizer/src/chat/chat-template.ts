@@ -220,7 +220,8 @@ function renderForSglang(renderer: Renderer, input: ChatInput, conversation: Con
   try {
     return run(tools) + prefix;
   } catch (error) {
-    if (!(error instanceof TemplateError) || error.reason === "limit") throw error;
+    const isEngines = error instanceof TemplateError && (error.reason === "raised" || error.reason === "value");
+    if (!isEngines) throw error;
     return run(tools.map((tool) => tool.function)) + prefix;
   }
 }

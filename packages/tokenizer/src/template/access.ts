@@ -1,5 +1,5 @@
 import { stringMethod } from "./string-methods.ts";
-import { valueError } from "./template-error.ts";
+import { lacking, valueError } from "./template-error.ts";
 import { codePointCount, codePoints } from "./text.ts";
 import {
   bind,
@@ -9,7 +9,6 @@ import {
   dictGet,
   dictHas,
   dictKeys,
-  equals,
   intArgument,
   isDict,
   isInt,
@@ -47,9 +46,7 @@ function methodOf(object: Value, name: string): Value {
     const method = stringMethod(name);
     return method && new Callable(name, (args, keywords) => method(object, args, keywords));
   }
-  if (object instanceof PyTuple && object.names.includes(name)) return object[object.names.indexOf(name)];
-  if (Array.isArray(object)) return listMethod(object, name);
-  if (object instanceof Callable) return object.attribute(name);
+  if (Array.isArray(object) && listMethods.has(name)) throw lacking(`the method list.${name}()`);
   return undefined;
 }
 
@@ -128,7 +125,6 @@ export function lengthOf(value: Value): number {
   if (Array.isArray(value)) return value.length;
   if (value === undefined) return 0;
   if (isDict(value)) return value instanceof Map ? value.size : Object.keys(value).length;
-  if (value instanceof LoopState) return value.items.length;
   if (value instanceof LazySequence) throw valueError(`object of type '${value.kind}' has no len()`);
   throw valueError(`object of type '${typeName(value)}' has no len()`);
 }
@@ -136,17 +132,10 @@ export function lengthOf(value: Value): number {
 /** The variable `loop` of one running loop. */
 export class LoopState {
   readonly items: readonly Value[];
-  readonly depth0: number;
-  /** Runs the loop's body over other items; only in a recursive loop. */
-  readonly recurse: ((items: Value) => string) | undefined;
   index0 = 0;
-  /** The last arguments of `changed()`. */
-  lastChecked: readonly Value[] | undefined;
 
-  constructor(items: readonly Value[], depth0: number, recurse?: (items: Value) => string) {
+  constructor(items: readonly Value[]) {
     this.items = items;
-    this.depth0 = depth0;
-    this.recurse = recurse;
   }
 }
 
@@ -160,42 +149,10 @@ const attributes: Readonly<Record<string, (loop: LoopState) => Value>> = {
   length: (loop) => loop.items.length,
   previtem: (loop) => loop.items[loop.index0 - 1],
   nextitem: (loop) => loop.items[loop.index0 + 1],
-  depth: (loop) => loop.depth0 + 1,
-  depth0: (loop) => loop.depth0,
-  cycle: (loop) => new Callable("cycle", (args) => cycle(loop, args)),
-  changed: (loop) => new Callable("changed", (args) => changed(loop, args)),
 };
 
-const methods: Readonly<Record<string, (list: readonly Value[], args: readonly Value[]) => Value>> = {
-  copy: (list) => [...list],
-  count: (list, [item]) => list.filter((candidate) => equals(candidate, item)).length,
-  index(list, [item, start = 0, stop = list.length]) {
-    const [from, to] = [start, stop].map((bound) => {
-      const index = intArgument(bound, "slice indices");
-      return index < 0 ? index + list.length : index;
-    }) as [number, number];
-    const index = list.findIndex((candidate, at) => at >= from && at < to && equals(candidate, item));
-    if (index < 0) throw valueError("the item is not in the list");
-    return index;
-  },
-};
-
-/** The fewest and the most arguments of a method. */
-const argumentCounts: Readonly<Record<string, readonly [number, number]>> = { count: [1, 1], index: [1, 3] };
-
-/** The method, bound to the list; undefined for `append` and the others that the immutable sandbox refuses. */
-function listMethod(list: readonly Value[], name: string): Value {
-  const method = Object.hasOwn(methods, name) ? methods[name] : undefined;
-  if (!method) return undefined;
-  const [least, most] = argumentCounts[name] ?? [0, 0];
-  return new Callable(name, (args, keywords) => {
-    if (keywords.size > 0) throw valueError(`list.${name}() takes no keyword arguments`);
-    if (args.length < least || args.length > most) {
-      throw valueError(`list.${name}() takes ${least} to ${most} arguments (${args.length} given)`);
-    }
-    return method(list, args);
-  });
-}
+/** Methods of lists that only read; the immutable sandbox refuses the others, which are undefined here. */
+const listMethods = new Set(["copy", "count", "index"]);
 
 /** Methods that the immutable sandbox allows. */
 const readingMethods: Readonly<Record<string, (dict: Dict, args: readonly Value[]) => Value>> = {
@@ -248,18 +205,7 @@ function isLast({ items, index0 }: LoopState): boolean {
   return view ? !view.has(index0 + 1) : index0 === items.length - 1;
 }
 
-/** `loop.name`; undefined when there is no such attribute. */
 function loopAttribute(loop: LoopState, name: string): Value {
-  return Object.hasOwn(attributes, name) ? attributes[name]!(loop) : undefined;
-}
-
-function cycle(loop: LoopState, args: readonly Value[]): Value {
-  if (args.length === 0) throw valueError("no items for cycling given");
-  return args[loop.index0 % args.length];
-}
-
-function changed(loop: LoopState, args: readonly Value[]): boolean {
-  const same = loop.lastChecked !== undefined && equals(loop.lastChecked, args);
-  loop.lastChecked = args;
-  return !same;
+  if (!Object.hasOwn(attributes, name)) throw lacking(`the attribute loop.${name}`);
+  return attributes[name]!(loop);
 }

@@ -1,7 +1,7 @@
 import type { Node } from "./parse.ts";
 import { type Execute, Frame, Runtime, runOn, Scope, storesOf } from "./runtime.ts";
 import { compileFor, compileStatement, type LoopPlace, type ResumableLoop } from "./statement.ts";
-import { Callable, isDict, type MessageList, Namespace, PyFloat, type Value, viewOf } from "./values.ts";
+import { Callable, isDict, Markup, type MessageList, Namespace, PyFloat, type Value, viewOf } from "./values.ts";
 
 type Variables = Readonly<Record<string, Value>>;
 
@@ -232,7 +232,7 @@ function restoreSlots(
 
 /**
  * The size of variables, if another rendering can use them. Not possible for values that change during a rendering
- * (namespaces inside other values, iterators, cyclers) or belong to it (loops, macros defined inside it).
+ * (namespaces inside other values, iterators) or belong to it (loops, macros defined inside it).
  *
  * @param given input of the rendering: it does not change and is not counted
  * @returns bytes, or undefined
@@ -248,6 +248,7 @@ function sizeOfSlots(
   const isPlain = (value: Value): boolean => {
     if (--left < 0) return false;
     if (typeof value === "string") chars += value.length;
+    if (value instanceof Markup) return isPlain(value.text);
     if (typeof value !== "object" || value === null || value instanceof PyFloat) return typeof value !== "function";
     if (viewOf(value)) return false;
     if (known.includes(value) || constants.has(value)) return true;

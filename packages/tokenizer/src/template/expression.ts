@@ -1,4 +1,4 @@
-import { callDictMethod, getAttribute, getItem, getSlice, isDictMethod, LoopState } from "./access.ts";
+import { callDictMethod, getAttribute, getItem, getSlice, isDictMethod } from "./access.ts";
 import { type Filter, filterNamed } from "./filters.ts";
 import { type Arithmetic, arithmetic, sign } from "./numbers.ts";
 import {
@@ -12,8 +12,9 @@ import {
 } from "./parse.ts";
 import type { Evaluate, Frame, Scope } from "./runtime.ts";
 import { formatPercent, stringMethod } from "./string-methods.ts";
-import { maxListLength, maxTextChars, TemplateError, unknownConstruct, valueError } from "./template-error.ts";
+import { lacking, maxListLength, maxTextChars, TemplateError, unknownConstruct, valueError } from "./template-error.ts";
 import { testNamed } from "./tests.ts";
+import { escapeHtml } from "./text.ts";
 import {
   Callable,
   checkHashable,
@@ -29,6 +30,7 @@ import {
   isTrue,
   iterate,
   type Keywords,
+  Markup,
   noKeywords,
   PyTuple,
   typeName,
@@ -73,7 +75,7 @@ export function compileExpression(node: Expression, scope: Scope): Evaluate {
       return compileTest(node, scope);
     case "BinaryExpression": {
       const operator = operatorNamed(node.operator.value);
-      if (!operator) throw unknownConstruct(`the operator ${node.operator.value}`);
+      if (!operator) throw lacking(`the operator ${node.operator.value}`);
       return operator(compileExpression(node.left, scope), compileExpression(node.right, scope));
     }
     case "UnaryExpression":
@@ -106,7 +108,7 @@ function compileChoice(condition: Evaluate, yes: Evaluate, no: Evaluate): Evalua
 function compileUnary(operator: string, argument: Evaluate): Evaluate {
   if (operator === "not") return (frame) => !isTrue(argument(frame));
   if (operator === "-" || operator === "+") return (frame) => sign(operator, argument(frame));
-  throw unknownConstruct(`the operator ${operator}`);
+  throw lacking(`the operator ${operator}`);
 }
 
 function compileContainer(
@@ -200,16 +202,10 @@ export function compileFiltered(operand: Evaluate, filter: IdentifierNode | Call
 
 function filterOrTest(name: string): Filter {
   const asTest = testOfFilterName(name);
-  if (!asTest) return filterNamed(name) ?? (() => unknownName("filter", name));
+  if (!asTest) return filterNamed(name);
   const test = testNamed(asTest.name);
   const { negate } = asTest;
-  if (!test) return () => unknownName("test", asTest.name);
   return (value, args, keywords) => test(value, args, keywords) !== negate;
-}
-
-/** As in Jinja2, a branch that is never taken may name unknown filters and tests. */
-function unknownName(kind: "filter" | "test", name: string): never {
-  throw valueError(`No ${kind} named '${name}'.`);
 }
 
 function compileTest(node: TestNode, scope: Scope): Evaluate {
@@ -217,7 +213,6 @@ function compileTest(node: TestNode, scope: Scope): Evaluate {
   const name = node.test.value;
   if (name === "defined") return (frame) => (operand(frame) !== undefined) !== node.negate;
   const test = testNamed(name);
-  if (!test) return () => unknownName("test", name);
   return (frame) => test(operand(frame), [], noKeywords) !== node.negate;
 }
 
@@ -229,10 +224,7 @@ interface CompiledArguments {
 const noArguments: readonly Value[] = [];
 
 /** Compiles the arguments of a call, a filter or a test. */
-export function compileArguments(
-  nodes: readonly Expression[],
-  compile: (node: Expression) => Evaluate,
-): CompiledArguments {
+function compileArguments(nodes: readonly Expression[], compile: (node: Expression) => Evaluate): CompiledArguments {
   const positional: { readonly evaluate: Evaluate; readonly spread: boolean }[] = [];
   const named: { readonly name: string | undefined; readonly evaluate: Evaluate }[] = [];
   for (const node of nodes) {
@@ -291,9 +283,8 @@ function spreadEntries(value: Value): (readonly [string, Value])[] {
  * @param what its name in errors
  * @throws TemplateError when it cannot be called
  */
-export function callValue(callee: Value, args: readonly Value[], keywords: Keywords, what: string): Value {
+function callValue(callee: Value, args: readonly Value[], keywords: Keywords, what: string): Value {
   if (callee instanceof Callable) return callee.call(args, keywords);
-  if (callee instanceof LoopState && callee.recurse) return callee.recurse(args[0]);
   if (callee === undefined) throw valueError(`'${what}' is undefined`);
   throw new TemplateError("value", `'${typeName(callee)}' object is not callable`);
 }
@@ -312,7 +303,7 @@ function compileMethodCall(object: Evaluate, name: string, { args, keywords }: C
 
 type Operator = (left: Evaluate, right: Evaluate) => Evaluate;
 
-/** The operator over two operands that are not evaluated yet; undefined for one that Jinja2 lacks. */
+/** The operator over two operands that are not evaluated yet. */
 function operatorNamed(name: string): Operator | undefined {
   return Object.hasOwn(operators, name) ? operators[name] : undefined;
 }
@@ -363,7 +354,6 @@ const operators: Readonly<Record<string, Operator>> = {
   "*": eager(multiply),
   "/": numeric("/"),
   "//": numeric("//"),
-  "**": numeric("**"),
   "%": eager((left, right) => {
     if (typeof left === "string") return formatPercent(left, right);
     const result = arithmetic("%", left, right);
@@ -380,6 +370,7 @@ function joinText(left: string, right: string): string {
 
 function add(left: Value, right: Value): Value {
   if (typeof left === "string" && typeof right === "string") return joinText(left, right);
+  if (left instanceof Markup || right instanceof Markup) return addMarkup(left, right);
   if (Array.isArray(left) && Array.isArray(right) && left instanceof PyTuple === right instanceof PyTuple) {
     checkLength(left.length + right.length, maxListLength);
     return left instanceof PyTuple ? PyTuple.ofItems([...left, ...right]) : [...left, ...right];
@@ -387,6 +378,16 @@ function add(left: Value, right: Value): Value {
   const result = arithmetic("+", left, right);
   if (result === undefined) throw unsupported("+", left, right);
   return result;
+}
+
+/** Each part that is not safe is escaped. */
+function addMarkup(left: Value, right: Value): Markup {
+  const parts = [left, right].map((part) => {
+    if (part instanceof Markup) return part.text;
+    if (typeof part !== "string") throw unsupported("+", left, right);
+    return escapeHtml(part);
+  });
+  return new Markup(joinText(parts[0]!, parts[1]!));
 }
 
 function multiply(left: Value, right: Value): Value {

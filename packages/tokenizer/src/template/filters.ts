@@ -1,28 +1,26 @@
-import { getAttribute, getItem, lengthOf } from "./access.ts";
+import { getItem, lengthOf } from "./access.ts";
 import { defaultJsonStyle, writeJson } from "./json.ts";
-import { arithmetic, roundHalfEven, sign, smallest } from "./numbers.ts";
-import { formatPercent, justify } from "./string-methods.ts";
-import { maxListLength, maxTextChars, valueError } from "./template-error.ts";
+import { smallest } from "./numbers.ts";
+import { formatPercent } from "./string-methods.ts";
+import { lacking, maxTextChars, valueError } from "./template-error.ts";
 import { testNamed } from "./tests.ts";
-import { capitalize, codePoints, replace, splitLines, strip } from "./text.ts";
+import { capitalize, escapeHtml, replace, splitLines, strip } from "./text.ts";
 import {
   bind,
-  Callable,
   checkHashable,
   checkLength,
   compareValues,
   dictEntries,
   dictKey,
-  equals,
   floatValue,
   intArgument,
   isDict,
-  isInt,
   isNumeric,
   isTrue,
   iterate,
   type Keywords,
   LazySequence,
+  Markup,
   noKeywords,
   PyFloat,
   PyTuple,
@@ -36,12 +34,14 @@ import { reprOf, textOf } from "./write.ts";
 /** A filter: the value before the bar, then its arguments. */
 export type Filter = (value: Value, args: readonly Value[], keywords: Keywords) => Value;
 
-/** The filter of that name, or undefined when there is none. */
-export function filterNamed(name: string): Filter | undefined {
+/** The filter of that name. One that is lacking fails when it is used: a branch that is never taken may name it. */
+export function filterNamed(name: string): Filter {
   for (const table of [textFilters, sequenceFilters, numberFilters, higherFilters]) {
-    if (Object.hasOwn(table, name)) return table[name];
+    if (Object.hasOwn(table, name)) return table[name]!;
   }
-  return undefined;
+  return () => {
+    throw lacking(`the filter '${name}'`);
+  };
 }
 
 /** A filter whose arguments may be given by position or by name; absent ones are undefined. */
@@ -92,7 +92,6 @@ function attributeOf(keywords: Keywords): (item: Value) => Value {
 function namedFilter([name, ...rest]: readonly Value[], keywords: Keywords): (item: Value) => Value {
   if (name === undefined) throw valueError("map requires a filter argument");
   const filter = filterNamed(stringArgument(name, "the filter's name"));
-  if (!filter) throw valueError(`No filter named '${String(name)}'.`);
   return (item) => filter(item, rest, keywords);
 }
 
@@ -110,7 +109,6 @@ const selector =
 
 function namedTest(name: Value, args: readonly Value[]): (value: Value) => boolean {
   const test = testNamed(stringArgument(name, "the test's name"));
-  if (!test) throw valueError(`No test named '${String(name)}'.`);
   return (value) => test(value, args, noKeywords);
 }
 
@@ -188,36 +186,10 @@ const toFloat = filterOf("float", ["default"], (value, [otherwise = new PyFloat(
   return float === undefined ? otherwise : floatValue(float);
 });
 
-const round = filterOf("round", ["precision", "method"], (value, [precision = 0, method = "common"]) => {
-  if (method !== "common" && method !== "ceil" && method !== "floor") {
-    throw valueError("method must be common, ceil or floor");
-  }
-  if (!isNumeric(value)) throw valueError(`type ${typeName(value)} doesn't define __round__ method`);
-  const digits = intArgument(precision, "precision");
-  if (method === "common") {
-    if (isInt(value))
-      return digits >= 0
-        ? typeof value === "boolean"
-          ? Number(value)
-          : value
-        : roundHalfEven(Number(value), digits) + 0;
-    return floatValue(roundHalfEven(toDouble(value), digits));
-  }
-  const power = 10 ** digits;
-  const scaled = toDouble(value) * power;
-  // Python's ceil and floor return ints, whose zero has no sign.
-  return floatValue(((method === "ceil" ? Math.ceil(scaled) : Math.floor(scaled)) + 0) / power);
-});
-
 /** Filters over numbers, and `default`. */
 const numberFilters: Readonly<Record<string, Filter>> = {
   int: toInt,
   float: toFloat,
-  round,
-  abs: filterOf("abs", [], (value) => {
-    if (!isNumeric(value)) throw valueError(`bad operand type for abs(): '${typeName(value)}'`);
-    return toDouble(value) < 0 || Object.is(toDouble(value), -0) ? sign("-", value) : sign("+", value);
-  }),
   default: filterOf("default", ["default_value", "boolean"], orDefault),
   d: filterOf("default", ["default_value", "boolean"], orDefault),
 };
@@ -233,8 +205,8 @@ function sortBy(items: readonly Value[], key: (item: Value) => Value, reverse: b
   return keyed.map(({ item }) => item);
 }
 
-const keyOf = (attribute: Value, caseSensitive: Value, otherwise?: Value): ((item: Value) => Value) => {
-  const get = attributeGetter(attribute, otherwise);
+const keyOf = (attribute: Value, caseSensitive: Value): ((item: Value) => Value) => {
+  const get = attributeGetter(attribute);
   return isTrue(caseSensitive) ? get : (item) => ignoreCase(get(item));
 };
 
@@ -244,24 +216,6 @@ function sortKey(attribute: Value, caseSensitive: Value): (item: Value) => Value
   const keys = parts.map((part) => keyOf(part, caseSensitive));
   return (item) => keys.map((key) => key(item));
 }
-
-const groupBy = filterOf("groupby", ["attribute", "default", "case_sensitive"], (value, args) => {
-  const [attribute, otherwise, caseSensitive = false] = args;
-  const key = keyOf(attribute, caseSensitive, otherwise);
-  const real = attributeGetter(attribute, otherwise);
-  const groups: { readonly key: Value; readonly items: Value[] }[] = [];
-  for (const item of sortBy(iterate(value), key, false)) {
-    const last = groups.at(-1);
-    const itemKey = key(item);
-    if (last && equals(last.key, itemKey)) last.items.push(item);
-    else groups.push({ key: itemKey, items: [item] });
-  }
-  return groups.map(({ items }) => {
-    const group = PyTuple.ofItems([real(items[0]), items]);
-    group.names = ["grouper", "list"];
-    return group;
-  });
-});
 
 const dictSort = filterOf("dictsort", ["case_sensitive", "by", "reverse"], (value, args) => {
   const [caseSensitive = false, by = "key", reverse = false] = args;
@@ -296,38 +250,6 @@ const extreme = (name: string, direction: 1 | -1): Filter =>
     return best;
   });
 
-const batch = filterOf("batch", ["linecount", "fill_with"], (value, [lineCount, fill = null]) => {
-  const size = intArgument(lineCount, "linecount");
-  checkLength(size, maxListLength);
-  const items = iterate(value);
-  // Jinja2 starts a line when the last one has exactly this size. Below 1, only an empty line has it.
-  const width = size < 1 ? Math.max(1, items.length) : size;
-  const lines: Value[][] = size === 0 && items.length > 0 ? [[]] : [];
-  for (let start = 0; start < items.length; start += width) lines.push(items.slice(start, start + width));
-  const last = lines.at(-1);
-  while (last && fill !== null && last.length < size) last.push(fill);
-  return new LazySequence(lines);
-});
-
-const slices = filterOf("slice", ["slices", "fill_with"], (value, [slices, fill = null]) => {
-  const count = intArgument(slices, "slices");
-  if (count === 0) throw valueError("integer division or modulo by zero");
-  checkLength(count, maxListLength);
-  const items = iterate(value);
-  const each = Math.floor(items.length / count);
-  const extra = items.length % count;
-  const parts: Value[][] = [];
-  let start = 0;
-  for (let index = 0; index < count; index++) {
-    const stop = start + each + (index < extra ? 1 : 0);
-    const part = items.slice(start, stop);
-    if (fill !== null && index >= extra) part.push(fill);
-    parts.push(part);
-    start = stop;
-  }
-  return new LazySequence(parts);
-});
-
 /** `reverse`: a string stays a string; anything else becomes an iterator. */
 function reverse(value: Value): Value {
   if (typeof value === "string") return Array.from(value).reverse().join("");
@@ -358,27 +280,17 @@ const sequenceFilters: Readonly<Record<string, Filter>> = {
     if (!isDict(value)) throw valueError("Can only get item pairs from a mapping.");
     return new LazySequence(dictEntries(value).map(([key, item]) => PyTuple.ofItems([key, item])));
   }),
-  sum: filterOf("sum", ["attribute", "start"], (value, [attribute, start = 0]) => {
-    let total = start;
-    for (const item of iterate(value).map(attributeGetter(attribute))) {
-      const next = Array.isArray(total) && Array.isArray(item) ? [...total, ...item] : arithmetic("+", total, item);
-      if (next === undefined)
-        throw valueError(`unsupported operand type(s) for +: '${typeName(total)}' and '${typeName(item)}'`);
-      total = next;
-    }
-    return total;
-  }),
-  groupby: groupBy,
   dictsort: dictSort,
   unique,
   min: extreme("min", -1),
   max: extreme("max", 1),
-  batch,
-  slice: slices,
 };
 
-const onText = (name: string, apply: (text: string) => Value): Filter =>
-  filterOf(name, [], (value) => apply(textOf(value)));
+/** A filter of text, which stays safe when it was. */
+const onText = (name: string, apply: (text: string) => string): Filter =>
+  filterOf(name, [], (value) => likeIn(value, apply(textOf(value))));
+
+const likeIn = (value: Value, text: string): Value => (value instanceof Markup ? new Markup(text) : text);
 
 const toJson = filterOf("tojson", ["ensure_ascii", "indent", "separators", "sort_keys"], (value, args) => {
   const [ensureAscii = false, indent, separators, sortKeys = false] = args;
@@ -415,22 +327,7 @@ const indent = filterOf("indent", ["width", "first", "blank"], (value, [width = 
   return isTrue(first) ? level + text : text;
 });
 
-/** Leeway of `truncate` in characters, Jinja2's policy. */
-const truncateLeeway = 5;
-
-const truncate = filterOf("truncate", ["length", "killwords", "end", "leeway"], (value, args) => {
-  const [length = 255, killWords = false, end = "...", leeway = null] = args;
-  const points = typeof value === "string" ? codePoints(value) : undefined;
-  const tail = stringArgument(end, "end");
-  const keep = intArgument(length, "length");
-  if (keep < tail.length) throw valueError(`expected length >= ${tail.length}, got ${keep}`);
-  const slack = leeway === null ? truncateLeeway : intArgument(leeway, "leeway");
-  if ((points?.length ?? lengthOf(value)) <= keep + slack) return value;
-  if (!points) throw valueError("only text can be truncated");
-  const head = [...points].slice(0, keep - tail.length).join("");
-  const cut = isTrue(killWords) ? -1 : head.lastIndexOf(" ");
-  return (cut < 0 ? head : head.slice(0, cut)) + tail;
-});
+const escaped = (value: Value): Value => (value instanceof Markup ? value : new Markup(escapeHtml(textOf(value))));
 
 /** Jinja2's `title`, which starts words only after blanks, hyphens and opening brackets. */
 function titleWords(text: string): string {
@@ -443,38 +340,20 @@ function titleWords(text: string): string {
     .join("");
 }
 
-function wordCount(text: string): number {
-  return text.match(/[\p{L}\p{N}_]+/gu)?.length ?? 0;
-}
-
-function escapeHtml(text: string): string {
-  return text
-    .replaceAll("&", "&amp;")
-    .replaceAll(">", "&gt;")
-    .replaceAll("<", "&lt;")
-    .replaceAll("'", "&#39;")
-    .replaceAll('"', "&#34;");
-}
-
 /** Filters that produce text or take it apart. */
 const textFilters: Readonly<Record<string, Filter>> = {
   tojson: toJson,
   indent,
-  truncate,
   string: onText("string", (text) => text),
-  safe: onText("safe", (text) => text),
-  escape: onText("escape", escapeHtml),
-  e: onText("escape", escapeHtml),
+  safe: filterOf("safe", [], (value) => new Markup(textOf(value))),
+  escape: filterOf("escape", [], escaped),
+  e: filterOf("escape", [], escaped),
   upper: onText("upper", (text) => text.toUpperCase()),
   lower: onText("lower", (text) => text.toLowerCase()),
   capitalize: onText("capitalize", capitalize),
-  title: onText("title", titleWords),
-  wordcount: onText("wordcount", wordCount),
+  title: filterOf("title", [], (value) => titleWords(textOf(value))),
   trim: filterOf("trim", ["chars"], (value, [chars = null]) =>
-    strip(textOf(value), chars === null ? null : stringArgument(chars, "chars"), "both"),
-  ),
-  center: filterOf("center", ["width"], (value, [width = 80]) =>
-    justify(textOf(value), intArgument(width, "width"), " ", "both"),
+    likeIn(value, strip(textOf(value), chars === null ? null : stringArgument(chars, "chars"), "both")),
   ),
   replace: filterOf("replace", ["old", "new", "count"], (value, args) => {
     if (args.length < 2) throw valueError("replace needs the old text and the new one");
@@ -484,13 +363,9 @@ const textFilters: Readonly<Record<string, Filter>> = {
   format(value, args, keywords) {
     if (args.length > 0 && keywords.size > 0)
       throw valueError("can't handle positional and keyword arguments at the same time");
+    if (value instanceof Markup) throw lacking("the filter 'format' over safe text");
     return formatPercent(textOf(value), keywords.size > 0 ? new Map(keywords) : PyTuple.ofItems(args));
   },
-  attr: filterOf("attr", ["name"], (value, [name]) => {
-    const attribute = stringArgument(name, "name");
-    const found = getAttribute(value, attribute);
-    return isDict(value) && !(found instanceof Callable) ? undefined : found;
-  }),
   length: filterOf("length", [], lengthOf),
   count: filterOf("count", [], lengthOf),
 };

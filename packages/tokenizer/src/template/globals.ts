@@ -1,5 +1,5 @@
 import type { Clock } from "@espalier/core";
-import { limitError, maxRangeLength, TemplateError, valueError } from "./template-error.ts";
+import { lacking, limitError, maxRangeLength, TemplateError, valueError } from "./template-error.ts";
 import {
   bind,
   Callable,
@@ -36,16 +36,6 @@ export function createGlobals(clock: Clock, noteTime?: (read: TimeRead) => void)
       for (const [key, value] of dictOf(args, keywords)) namespace.attributes.set(stringArgument(key, "a name"), value);
       return namespace;
     }),
-    cycler: new Callable("cycler", cycler),
-    joiner: new Callable("joiner", (args, keywords) => {
-      const [separator = ", "] = bind("joiner", ["sep"], args, keywords);
-      let used = false;
-      return new Callable("joiner", () => {
-        const text = used ? separator : "";
-        used = true;
-        return text;
-      });
-    }),
     raise_exception: new Callable("raise_exception", (args, keywords) => {
       const given = bind("raise_exception", ["message"], args, keywords);
       if (given.length === 0) throw valueError("raise_exception() needs a message");
@@ -58,8 +48,17 @@ export function createGlobals(clock: Clock, noteTime?: (read: TimeRead) => void)
       noteTime?.({ format, text });
       return text;
     }),
+    ...Object.fromEntries(lackingGlobals),
   };
 }
+
+/** Functions of Jinja2 that no chat template needs. */
+const lackingGlobals = ["cycler", "joiner", "lipsum"].map((name) => [
+  name,
+  new Callable(name, () => {
+    throw lacking(`the function ${name}()`);
+  }),
+]);
 
 function range(args: readonly Value[]): Value[] {
   if (args.length > 3) throw valueError(`range expected at most 3 arguments, got ${args.length}`);
@@ -86,28 +85,6 @@ function dictOf(args: readonly Value[], keywords: ReadonlyMap<string, Value>): M
   return dict;
 }
 
-function cycler(items: readonly Value[]): Callable {
-  if (items.length === 0) throw valueError("at least one item has to be provided");
-  let position = 0;
-  const next = new Callable("next", () => {
-    const item = items[position];
-    position = (position + 1) % items.length;
-    return item;
-  });
-  const reset = new Callable("reset", () => {
-    position = 0;
-    return null;
-  });
-  const call = (): Value => {
-    throw valueError("'Cycler' object is not callable");
-  };
-  return new Callable("Cycler", call, (name) => {
-    if (name === "next") return next;
-    if (name === "reset") return reset;
-    return name === "current" ? items[position] : undefined;
-  });
-}
-
 const days = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 const months = [
   "January",
@@ -124,48 +101,23 @@ const months = [
   "December",
 ];
 
-const pad = (value: number, width = 2, fill = "0"): string => String(value).padStart(width, fill);
-const dayOfYear = (date: Date): number =>
-  Math.floor((date.getTime() - Date.UTC(date.getUTCFullYear(), 0, 1)) / 86_400_000) + 1;
-const hour12 = (date: Date): number => date.getUTCHours() % 12 || 12;
+const pad = (value: number): string => String(value).padStart(2, "0");
 
-/** Directives of C's `strftime` in the C locale, which engines run in. */
+/** Directives of C's `strftime` that chat templates use, in the C locale, which engines run in. */
 const directives: Readonly<Record<string, (date: Date) => string>> = {
   a: (date) => days[date.getUTCDay()]!.slice(0, 3),
   A: (date) => days[date.getUTCDay()]!,
   b: (date) => months[date.getUTCMonth()]!.slice(0, 3),
   B: (date) => months[date.getUTCMonth()]!,
-  c: (date) => formatTime(date, "%a %b %e %H:%M:%S %Y"),
-  C: (date) => pad(Math.floor(date.getUTCFullYear() / 100)),
   d: (date) => pad(date.getUTCDate()),
-  D: (date) => formatTime(date, "%m/%d/%y"),
-  e: (date) => pad(date.getUTCDate(), 2, " "),
-  f: (date) => pad(date.getUTCMilliseconds() * 1000, 6),
-  F: (date) => formatTime(date, "%Y-%m-%d"),
-  h: (date) => formatTime(date, "%b"),
   H: (date) => pad(date.getUTCHours()),
-  I: (date) => pad(hour12(date)),
-  j: (date) => pad(dayOfYear(date), 3),
-  k: (date) => pad(date.getUTCHours(), 2, " "),
-  l: (date) => pad(hour12(date), 2, " "),
+  I: (date) => pad(date.getUTCHours() % 12 || 12),
   m: (date) => pad(date.getUTCMonth() + 1),
   M: (date) => pad(date.getUTCMinutes()),
-  n: () => "\n",
   p: (date) => (date.getUTCHours() < 12 ? "AM" : "PM"),
-  P: (date) => (date.getUTCHours() < 12 ? "am" : "pm"),
-  r: (date) => formatTime(date, "%I:%M:%S %p"),
-  R: (date) => formatTime(date, "%H:%M"),
   S: (date) => pad(date.getUTCSeconds()),
-  t: () => "\t",
-  T: (date) => formatTime(date, "%H:%M:%S"),
-  u: (date) => String(date.getUTCDay() || 7),
-  w: (date) => String(date.getUTCDay()),
-  x: (date) => formatTime(date, "%m/%d/%y"),
-  X: (date) => formatTime(date, "%H:%M:%S"),
   y: (date) => pad(date.getUTCFullYear() % 100),
   Y: (date) => String(date.getUTCFullYear()),
-  z: () => "",
-  Z: () => "",
   "%": () => "%",
 };
 
@@ -173,13 +125,13 @@ const directives: Readonly<Record<string, (date: Date) => string>> = {
  * `datetime.strftime` of a time without a zone. Uses the date's UTC fields: the caller shifts it to the engine's zone,
  * which is UTC in a container.
  *
- * @throws TemplateError for a directive whose text depends on the platform
+ * @throws TemplateError for a directive that is lacking
  */
 export function formatTime(date: Date, format: string): string {
   return format.replace(/%(-?)([A-Za-z%])/g, (whole, dash: string, letter: string) => {
-    if (!Object.hasOwn(directives, letter)) throw valueError(`strftime_now: ${whole} is not supported`);
+    if (!Object.hasOwn(directives, letter)) throw lacking(`${whole} of strftime_now`);
     const text = directives[letter]!(date);
     // glibc's flag for no padding.
-    return dash === "" ? text : text.replace(/^[0 ]+(?=.)/, "");
+    return dash === "" ? text : text.replace(/^0+(?=.)/, "");
   });
 }

@@ -1,7 +1,7 @@
 import { limitError, valueError } from "./template-error.ts";
-import { checkLength, floatValue, isInt, isNumeric, PyFloat, toDouble, typeName, type Value } from "./values.ts";
+import { floatValue, isInt, isNumeric, PyFloat, toDouble, typeName, type Value } from "./values.ts";
 
-export type Arithmetic = "+" | "-" | "*" | "/" | "//" | "%" | "**";
+export type Arithmetic = "+" | "-" | "*" | "/" | "//" | "%";
 
 /** Bits of the largest int that a template may make. */
 const maxIntBits = 4096;
@@ -14,7 +14,7 @@ const maxIntBits = 4096;
  */
 export function arithmetic(operator: Arithmetic, left: Value, right: Value): Value {
   if (!isNumeric(left) || !isNumeric(right)) return undefined;
-  if (isInt(left) && isInt(right) && operator !== "/" && !(operator === "**" && Number(right) < 0)) {
+  if (isInt(left) && isInt(right) && operator !== "/") {
     const result = onDoubles(operator, Number(left), Number(right));
     const exact = Number.isSafeInteger(Number(left)) && Number.isSafeInteger(Number(right));
     return exact && Number.isSafeInteger(result) ? result + 0 : onBigInts(operator, toBigInt(left), toBigInt(right));
@@ -32,10 +32,6 @@ function onDoubles(operator: Arithmetic, left: number, right: number): number {
       return left - right;
     case "*":
       return left * right;
-    case "**":
-      if (left === 0 && right < 0) throw valueError("0.0 cannot be raised to a negative power");
-      if (left < 0 && !Number.isInteger(right)) throw valueError("a complex number has no place in a prompt");
-      return left ** right;
     default:
       if (right === 0) throw valueError("division by zero");
       if (operator === "/") return left / right;
@@ -59,11 +55,6 @@ function floorQuotient(left: number, right: number): number {
 }
 
 function onBigInts(operator: Arithmetic, left: bigint, right: bigint): Value {
-  if (operator === "**") {
-    const bits = BigInt(left.toString(2).length) * right;
-    if (bits > BigInt(maxIntBits)) throw limitError("an int passes the bound of the renderer");
-    return smallest(left ** right);
-  }
   if (operator === "+") return smallest(left + right);
   if (operator === "-") return smallest(left - right);
   if (operator === "*") {
@@ -122,30 +113,4 @@ export function intText(value: number | bigint | boolean): string {
   if (typeof value === "boolean") return value ? "1" : "0";
   if (typeof value === "bigint" || Number.isSafeInteger(value)) return String(value);
   return BigInt(value).toString();
-}
-
-/** `round(value, digits)` to the even neighbour on a tie, as Python rounds floats. */
-export function roundHalfEven(value: number, digits: number): number {
-  if (!Number.isFinite(value) || digits > 300) return value;
-  checkLength(Math.abs(digits), 400);
-  if (digits > 0) {
-    // Both toFixed and Python round the exact binary value, so only exact ties can differ.
-    const fixed = digits <= 100 ? Number(value.toFixed(digits)) : value;
-    return isExactTie(value, digits) ? evenNeighbour(value, digits) : fixed;
-  }
-  return evenNeighbour(value, digits);
-}
-
-/** A tie has a half after its digits, which only a multiple of 1 / 2^(digits + 1) can have in binary. */
-function isExactTie(value: number, digits: number): boolean {
-  return digits < 16 && Math.abs((value * 10 ** digits) % 1) === 0.5 && Number.isInteger(value * 2 ** (digits + 1));
-}
-
-function evenNeighbour(value: number, digits: number): number {
-  const power = 10 ** digits;
-  const scaled = value * power;
-  const floor = Math.floor(scaled);
-  const rest = scaled - floor;
-  const rounded = rest < 0.5 || (rest === 0.5 && floor % 2 === 0) ? floor : floor + 1;
-  return rounded === 0 && value < 0 ? -0 : rounded / power;
 }

@@ -13,9 +13,8 @@ type Statement =
   | ForNode
   | SetNode
   | MacroNode
-  | CallBlockNode
   | FilterBlockNode
-  | { readonly type: "Break" | "Continue" | "Comment" };
+  | { readonly type: "CallStatement" | "Break" | "Continue" | "Comment" };
 
 interface IfNode {
   readonly type: "If";
@@ -41,17 +40,10 @@ export interface SetNode {
   readonly body: readonly Node[];
 }
 
-interface MacroNode {
+export interface MacroNode {
   readonly type: "Macro";
   readonly name: IdentifierNode;
   readonly args: readonly Parameter[];
-  readonly body: readonly Node[];
-}
-
-export interface CallBlockNode {
-  readonly type: "CallStatement";
-  readonly call: CallNode;
-  readonly callerArgs: readonly Parameter[] | null;
   readonly body: readonly Node[];
 }
 
@@ -61,7 +53,7 @@ interface FilterBlockNode {
   readonly body: readonly Node[];
 }
 
-export type Parameter = IdentifierNode | KeywordNode;
+type Parameter = IdentifierNode | KeywordNode;
 
 export interface IdentifierNode {
   readonly type: "Identifier";
@@ -167,15 +159,14 @@ function walkValue(value: unknown, visit: (node: Node) => void): void {
 
 type Token = ReturnType<typeof tokenize>[number];
 
-/** Marks that make tokens look like filters to the parser, which lacks tests with arguments and recursive loops. */
+/** Marks that make tokens look like filters to the parser, which lacks tests with arguments. */
 const testMark = "is ";
 const negatedMark = "is not ";
-const recursiveMark = "recursive loop";
 
 /**
  * Parses a template with the library's lexer and parser, in the mode of transformers (`trim_blocks`, `lstrip_blocks`,
- * loop controls, the `generation` tag). Rewrites what Jinja2 has and the parser lacks first: tests with arguments and
- * recursive loops become filters with names that no template can write.
+ * loop controls, the `generation` tag). Rewrites what Jinja2 has and the parser lacks first: raw blocks become strings, and
+ * tests with arguments become filters with names that no template can write.
  *
  * @throws TemplateError when the source is not a template that the parser reads
  */
@@ -183,14 +174,30 @@ export function parseTemplate(source: string): Node {
   if (source.length > maxSourceChars) throw limitError(`the template is longer than ${maxSourceChars} characters`);
   try {
     // Jinja2 reads all line ends as \n.
-    const text = withoutGeneration(source.replace(/\r\n?/g, "\n"));
+    const text = withoutGeneration(withoutRaw(source.replace(/\r\n?/g, "\n")));
     const tokens = tokenize(text, { lstrip_blocks: true, trim_blocks: true });
-    return parse(markRecursiveLoops(markTests(tokens))) as unknown as Node;
+    return parse(markTests(tokens)) as unknown as Node;
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
     throw new TemplateError("syntax", `the template cannot be read: ${message}`, { cause: error });
   }
 }
+
+/**
+ * A raw block writes its text as it stands, as a filter block around a string does. The blanks before the end tag are
+ * stripped here, since the string hides them.
+ */
+function withoutRaw(source: string): string {
+  return source.replace(rawBlock, (_, before: string, after: string, body: string, left: string, right: string) => {
+    const start = after === "-" ? body.trimStart() : body;
+    const text = left === "-" ? start.trimEnd() : start.replace(/(\n)[ \t]+$/, "$1");
+    // The lexer looks for tags inside strings too.
+    const parts = text.split(/(?<=\{)|(?=\})/).map((part) => `'${part.replace(/[\\']/g, "\\$&")}'`);
+    return `{%${before} filter safe %}{{ ${parts.join(" ~ ")} }}{% endfilter ${right}%}`;
+  });
+}
+
+const rawBlock = /\{%(-?)\s*raw\s*(-?)%\}(.*?)\{%(-?)\s*endraw\s*(-?)%\}/gs;
 
 /**
  * Transformers' `generation` block writes its body unchanged, in a scope of its own, as a filter block does. (The
@@ -207,9 +214,6 @@ export function testOfFilterName(name: string): { readonly name: string; readonl
   if (name.startsWith(negatedMark)) return { name: name.slice(negatedMark.length), negate: true };
   return name.startsWith(testMark) ? { name: name.slice(testMark.length), negate: false } : undefined;
 }
-
-/** Whether a filter marks a recursive loop. */
-export const isRecursiveMark = (name: string): boolean => name === recursiveMark;
 
 const isName = (token: Token | undefined, name: string): boolean =>
   token?.type === "Identifier" && token.value === name;
@@ -272,23 +276,4 @@ function closing(tokens: readonly Token[], start: number): number {
     else if (type.startsWith("Close") && --depth === 0) return index + 1;
   }
   return tokens.length;
-}
-
-/** `for x in y recursive` becomes `for x in y | "recursive loop"`. */
-function markRecursiveLoops(tokens: readonly Token[]): Token[] {
-  return tokens.flatMap((token, index) => {
-    const closes = isName(token, "recursive") && tokens[index + 1]?.type === "CloseStatement";
-    if (!closes || !isForStatement(tokens, index)) return [token];
-    return [
-      { ...token, value: "|", type: "Pipe" as const },
-      { ...token, value: recursiveMark },
-    ];
-  });
-}
-
-function isForStatement(tokens: readonly Token[], end: number): boolean {
-  for (let index = end; index >= 0; index--) {
-    if (tokens[index]!.type === "OpenStatement") return isName(tokens[index + 1], "for");
-  }
-  return false;
 }

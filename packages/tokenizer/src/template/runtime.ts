@@ -1,5 +1,5 @@
 import type { Expression, Node } from "./parse.ts";
-import { limitError, maxCallDepth, maxSteps, maxTextChars } from "./template-error.ts";
+import { lacking, limitError, maxCallDepth, maxSteps, maxTextChars } from "./template-error.ts";
 import type { Value } from "./values.ts";
 
 /** The output of one rendering, and how much of its bounds is used. */
@@ -62,7 +62,7 @@ export class Runtime {
     if (++this.steps > maxSteps) throw limitError(`the template runs more than ${maxSteps} steps`);
   }
 
-  /** Runs a macro or a recursive loop and returns its output. */
+  /** Runs a macro and returns its output. */
   call(run: () => void): string {
     this.step();
     if (++this.depth > maxCallDepth) throw limitError(`macros nest deeper than ${maxCallDepth}`);
@@ -72,7 +72,7 @@ export class Runtime {
   }
 }
 
-/** The variables of one run of the template, of a macro or of a level of a recursive loop. */
+/** The variables of one run of the template or of a macro. */
 export class Frame {
   readonly slots: Value[];
   /** The enclosing frame, in which a macro was defined. */
@@ -95,45 +95,42 @@ export const continueLoop = 2;
 export type Evaluate = (frame: Frame) => Value;
 export type Execute = (frame: Frame) => Signal;
 
-/** Shared by all blocks of one frame: the template, a macro, or a recursive loop. */
+/** Shared by all blocks of one frame: the template or a macro. */
 interface FrameLayout {
   slotCount: number;
 }
 
-/** Names that a macro or call block has without declaring them, if its body uses them. */
-export type SpecialName = "caller" | "varargs" | "kwargs";
-const specialNames: readonly string[] = ["caller", "varargs", "kwargs"] satisfies SpecialName[];
+/** Names that a macro has in Jinja2 without declaring them. */
+const specialNames = ["caller", "varargs", "kwargs"];
 
 /**
- * The names of a block at compile time, each with its slot in a frame. Jinja2's blocks (loops, macros, set, filter and
- * call blocks) have their own scopes, which see outer names and hide inner ones; `if` has none.
+ * The names of a block at compile time, each with its slot in a frame. Jinja2's blocks (loops, macros, set and filter
+ * blocks) have their own scopes, which see outer names and hide inner ones; `if` has none.
  */
 export class Scope {
   readonly layout: FrameLayout;
   private readonly slots = new Map<string, number>();
   private readonly outer: Scope | undefined;
-  private readonly takesSpecials: boolean;
   /** Only in the root scope: names that the template reads and the caller provides. */
   readonly resolved: { readonly name: string; readonly slot: number }[] = [];
 
-  private constructor(layout: FrameLayout, outer: Scope | undefined, takesSpecials: boolean) {
+  private constructor(layout: FrameLayout, outer: Scope | undefined) {
     this.layout = layout;
     this.outer = outer;
-    this.takesSpecials = takesSpecials;
   }
 
   static root(): Scope {
-    return new Scope({ slotCount: 0 }, undefined, false);
+    return new Scope({ slotCount: 0 }, undefined);
   }
 
   /** An inner block in the same frame. */
   block(): Scope {
-    return new Scope(this.layout, this, false);
+    return new Scope(this.layout, this);
   }
 
-  /** An inner block that runs in a frame of its own. */
-  frame(options: { readonly takesSpecials: boolean }): Scope {
-    return new Scope({ slotCount: 0 }, this, options.takesSpecials);
+  /** A macro, which runs in a frame of its own. */
+  macro(): Scope {
+    return new Scope({ slotCount: 0 }, this);
   }
 
   /** The slot of a name of this very block, created if needed. */
@@ -148,11 +145,6 @@ export class Scope {
   /** The slots of this very block's names, by name. */
   get ownSlots(): ReadonlyMap<string, number> {
     return this.slots;
-  }
-
-  /** The slot of a name, if this very block has it. */
-  own(name: string): number | undefined {
-    return this.slots.get(name);
   }
 
   /**
@@ -175,21 +167,21 @@ export class Scope {
     return outer.layout === this.layout ? outer.load(name) : atDepth(1, outer.load(name));
   }
 
-  /** Reads a variable. */
+  /**
+   * Reads a variable.
+   *
+   * @throws TemplateError when it is one that every macro has
+   */
   load(name: string): Evaluate {
     let depth = 0;
     for (let scope: Scope = this; ; scope = scope.outer) {
-      const slot = scope.find(name);
+      const slot = scope.slots.get(name);
       if (slot !== undefined) return atDepth(depth, (frame) => frame.slots[slot]);
       if (!scope.outer) return atDepth(depth, scope.resolve(name));
-      if (scope.outer.layout !== scope.layout) depth++;
+      if (scope.outer.layout === scope.layout) continue;
+      if (specialNames.includes(name)) throw lacking(`the variable '${name}' of macros`);
+      depth++;
     }
-  }
-
-  private find(name: string): number | undefined {
-    const slot = this.slots.get(name);
-    if (slot !== undefined || !this.takesSpecials || !specialNames.includes(name)) return slot;
-    return this.declare(name);
   }
 
   private resolve(name: string): Evaluate {

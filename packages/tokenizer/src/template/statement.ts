@@ -1,14 +1,6 @@
 import { LoopState } from "./access.ts";
-import { callValue, compileArguments, compileExpression, compileFiltered } from "./expression.ts";
-import {
-  type CallBlockNode,
-  type Expression,
-  type ForNode,
-  isRecursiveMark,
-  type Node,
-  type Parameter,
-  type SetNode,
-} from "./parse.ts";
+import { compileExpression, compileFiltered } from "./expression.ts";
+import type { Expression, ForNode, MacroNode, Node, SetNode } from "./parse.ts";
 import {
   breakLoop,
   continueLoop,
@@ -18,10 +10,9 @@ import {
   runOn,
   type Scope,
   type Signal,
-  type SpecialName,
   targetNames,
 } from "./runtime.ts";
-import { unknownConstruct, valueError } from "./template-error.ts";
+import { lacking, unknownConstruct, valueError } from "./template-error.ts";
 import {
   Callable,
   isTrue,
@@ -29,7 +20,6 @@ import {
   type Keywords,
   type MessageView,
   Namespace,
-  PyTuple,
   typeName,
   type Value,
   viewOf,
@@ -55,14 +45,14 @@ export function compileStatement(node: Node, scope: Scope): Execute {
       return compileSet(node, scope);
     case "Macro": {
       const store = scope.store(node.name.value);
-      const macro = compileMacro({ name: node.name.value, parameters: node.args, body: node.body }, scope);
+      const macro = compileMacro(node, scope);
       return (frame) => {
         store(frame, macro(frame));
         return runOn;
       };
     }
     case "CallStatement":
-      return compileCallBlock(node, scope);
+      throw lacking("call blocks");
     case "FilterStatement": {
       const { body, text } = compileCapture(node.body, scope);
       const filtered = compileFiltered(text, node.filter, scope);
@@ -194,51 +184,35 @@ function compileCapture(nodes: readonly Node[], scope: Scope): { body: Execute; 
   };
 }
 
-function compileCallBlock(node: CallBlockNode, scope: Scope): Execute {
-  const { args, keywords } = compileArguments(node.call.args, (argument) => compileExpression(argument, scope));
-  const callee = compileExpression(node.call.callee, scope);
-  const caller = compileMacro({ name: "caller", parameters: node.callerArgs ?? [], body: node.body }, scope);
-  return (frame) => {
-    const given = new Map(keywords(frame)).set("caller", caller(frame));
-    frame.runtime.emit(textOf(callValue(callee(frame), args(frame), given, "the called macro")));
-    return runOn;
-  };
-}
-
-interface MacroSource {
-  readonly name: string;
-  readonly parameters: readonly Parameter[];
-  readonly body: readonly Node[];
-}
-
 interface Binding {
   readonly name: string;
   readonly slot: number;
   readonly otherwise: Evaluate | undefined;
 }
 
-/** Compiles a macro, or the body of a call block: it sees the variables around its definition, not around its call. */
-function compileMacro(source: MacroSource, scope: Scope): (frame: Frame) => Callable {
-  const inner = scope.frame({ takesSpecials: true });
-  const names = source.parameters.map((parameter) =>
+/** Compiles a macro: it sees the variables around its definition, not around its call. */
+function compileMacro(
+  { name: { value: macro }, args: parameters, body: nodes }: MacroNode,
+  scope: Scope,
+): (frame: Frame) => Callable {
+  const inner = scope.macro();
+  const names = parameters.map((parameter) =>
     parameter.type === "Identifier" ? parameter.value : parameter.key.value,
   );
   const slots = names.map((name) => inner.declare(name));
-  const bindings = source.parameters.map(
+  const bindings = parameters.map(
     (parameter, index): Binding => ({
       name: names[index]!,
       slot: slots[index]!,
       otherwise: parameter.type === "Identifier" ? undefined : compileExpression(parameter.value, inner),
     }),
   );
-  const body = compileInnerBlock(source.body, inner);
-  const special = (name: SpecialName): number | undefined => (names.includes(name) ? undefined : inner.own(name));
-  const specials = { caller: special("caller"), varargs: special("varargs"), kwargs: special("kwargs") };
+  const body = compileInnerBlock(nodes, inner);
   return (outer) =>
-    new Callable(source.name, (args, keywords) =>
+    new Callable(macro, (args, keywords) =>
       outer.runtime.call(() => {
         const frame = new Frame(inner.layout.slotCount, outer.runtime, outer);
-        bindArguments(source.name, frame, { bindings, specials, args, keywords });
+        bindArguments(macro, frame, { bindings, args, keywords });
         body(frame);
       }),
     );
@@ -246,12 +220,11 @@ function compileMacro(source: MacroSource, scope: Scope): (frame: Frame) => Call
 
 interface Given {
   readonly bindings: readonly Binding[];
-  readonly specials: Readonly<Record<SpecialName, number | undefined>>;
   readonly args: readonly Value[];
   readonly keywords: Keywords;
 }
 
-function bindArguments(macro: string, frame: Frame, { bindings, specials, args, keywords }: Given): void {
+function bindArguments(macro: string, frame: Frame, { bindings, args, keywords }: Given): void {
   const rest = new Map(keywords);
   const defaults: Binding[] = [];
   for (const [index, binding] of bindings.entries()) {
@@ -260,14 +233,8 @@ function bindArguments(macro: string, frame: Frame, { bindings, specials, args, 
     else if (binding.otherwise) defaults.push(binding);
     if (index >= args.length) rest.delete(binding.name);
   }
-  if (specials.caller !== undefined) {
-    frame.slots[specials.caller] = rest.get("caller");
-    rest.delete("caller");
-  }
-  if (specials.kwargs !== undefined) frame.slots[specials.kwargs] = rest;
-  else if (rest.size > 0) throw valueError(`macro '${macro}' takes no keyword argument '${[...rest.keys()][0]}'`);
-  if (specials.varargs !== undefined) frame.slots[specials.varargs] = PyTuple.ofItems(args.slice(bindings.length));
-  else if (args.length > bindings.length) {
+  if (rest.size > 0) throw valueError(`macro '${macro}' takes no keyword argument '${[...rest.keys()][0]}'`);
+  if (args.length > bindings.length) {
     throw valueError(`macro '${macro}' takes not more than ${bindings.length} argument(s)`);
   }
   for (const { slot, otherwise } of defaults) frame.slots[slot] = otherwise!(frame);
@@ -299,9 +266,10 @@ interface LoopParts {
 
 /** Compiles `for`: each turn starts with fresh variables, which are invisible outside. */
 export function compileFor(node: ForNode, scope: Scope): ResumableLoop {
-  const { iterable, test, recursive } = readIterable(node.iterable);
+  const [iterable, test] =
+    node.iterable.type === "SelectExpression" ? [node.iterable.lhs, node.iterable.test] : [node.iterable, undefined];
   const items = compileExpression(iterable, scope);
-  const inner = recursive ? scope.frame({ takesSpecials: false }) : scope.block();
+  const inner = scope.block();
   for (const name of targetNames(node.loopvar)) inner.declare(name);
   const assign = compileTarget(node.loopvar, inner);
   // The test does not see the variable `loop`, which is declared after it.
@@ -311,36 +279,19 @@ export function compileFor(node: ForNode, scope: Scope): ResumableLoop {
     assign,
     test: compiledTest,
     body: compileInnerBlock(node.body, inner),
-    otherwise: compileBlock(node.defaultBlock, recursive ? inner.block() : scope.block()),
+    otherwise: compileBlock(node.defaultBlock, scope.block()),
     loopSlot,
   };
-  if (!recursive) {
-    return (frame, from, onTurn) => {
-      const value = from ? from.view.items : items(frame);
-      return runLoop(frame, value, parts, { depth0: 0, from, onTurn });
-    };
-  }
-  const run = (outer: Frame, value: Value, depth0: number): string =>
-    outer.runtime.call(() => {
-      const frame = new Frame(inner.layout.slotCount, outer.runtime, outer);
-      runLoop(frame, value, parts, { depth0, recurse: (children) => run(outer, children, depth0 + 1) });
-    });
-  return (frame) => {
-    frame.runtime.emit(run(frame, items(frame), 0));
-    return runOn;
-  };
+  return (frame, from, onTurn) => runLoop(frame, from ? from.view.items : items(frame), parts, { from, onTurn });
 }
 
 interface LoopRun {
-  readonly depth0: number;
-  readonly recurse?: (items: Value) => string;
-  readonly from?: LoopPlace | undefined;
-  readonly onTurn?: ((place: LoopPlace) => void) | undefined;
+  readonly from: LoopPlace | undefined;
+  readonly onTurn: ((place: LoopPlace) => void) | undefined;
 }
 
-function runLoop(frame: Frame, value: Value, parts: LoopParts, run: LoopRun): Signal {
+function runLoop(frame: Frame, value: Value, parts: LoopParts, { from, onTurn }: LoopRun): Signal {
   const { assign, test, body, loopSlot } = parts;
-  const { depth0, recurse, from, onTurn } = run;
   let items = iterate(value);
   if (test) {
     items = items.filter((item) => {
@@ -352,7 +303,7 @@ function runLoop(frame: Frame, value: Value, parts: LoopParts, run: LoopRun): Si
   // A turn depends on whether there is one more message, not on how many there are.
   const view = viewOf(items);
   const length = view ? Number.POSITIVE_INFINITY : items.length;
-  const loop = new LoopState(items, depth0, recurse);
+  const loop = new LoopState(items);
   let isEmpty = from?.isEmpty ?? true;
   for (let index = from?.index ?? 0; index < length && view?.has(index) !== false; index++) {
     frame.runtime.step();
@@ -363,31 +314,7 @@ function runLoop(frame: Frame, value: Value, parts: LoopParts, run: LoopRun): Si
     if (signal === breakLoop) break;
     // As in Jinja2, a turn that ends with `continue` does not count.
     if (signal === runOn) isEmpty = false;
-    if (view && onTurn && !loop.lastChecked) onTurn({ view, index: index + 1, isEmpty });
+    if (view && onTurn) onTurn({ view, index: index + 1, isEmpty });
   }
   return isEmpty ? parts.otherwise(frame) : runOn;
-}
-
-/** Separates the parts of `y if test recursive`. */
-function readIterable(node: Expression): { iterable: Expression; test: Expression | undefined; recursive: boolean } {
-  const [whole, recursive] = unmark(node);
-  if (whole.type !== "SelectExpression") return { iterable: whole, test: undefined, recursive };
-  const [test, testIsMarked] = unmark(whole.test);
-  return { iterable: whole.lhs, test, recursive: recursive || testIsMarked };
-}
-
-/** The mark is the last filter of the last operand, so it may be on the right of an operator. */
-function unmark(node: Expression): [Expression, boolean] {
-  if (node.type === "FilterExpression" && node.filter.type === "Identifier" && isRecursiveMark(node.filter.value)) {
-    return [node.operand, true];
-  }
-  if (node.type === "BinaryExpression") {
-    const [right, found] = unmark(node.right);
-    return [found ? { ...node, right } : node, found];
-  }
-  if (node.type === "UnaryExpression") {
-    const [argument, found] = unmark(node.argument);
-    return [found ? { ...node, argument } : node, found];
-  }
-  return [node, false];
 }

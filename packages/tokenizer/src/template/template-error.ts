@@ -1,13 +1,14 @@
 /**
- * A template that cannot be compiled or rendered: its own `raise_exception`, a value that Python would refuse, or a
- * bound. An engine with the same template refuses the same request, except at a bound, where only the router gives up.
- * So the caller continues without tokens.
+ * A template that cannot be compiled or rendered: its own `raise_exception`, a value that Python would refuse, a
+ * construct that the renderer lacks, or a bound. An engine with the same template refuses the same request, except for
+ * the last two, where only the router gives up. So the caller continues without tokens.
  */
 export class TemplateError extends Error {
   /**
-   * The cause: the template's own message (`raised`), its syntax, an unacceptable value, or a bound of the renderer.
+   * The cause: the template's own message (`raised`), its syntax, an unacceptable value, a construct that the renderer
+   * lacks, or a bound of the renderer.
    */
-  readonly reason: "raised" | "syntax" | "value" | "limit";
+  readonly reason: "raised" | "syntax" | "value" | "lacking" | "limit";
 
   constructor(reason: TemplateError["reason"], message: string, options?: ErrorOptions) {
     super(message, options);
@@ -23,6 +24,9 @@ export const valueError = (message: string): TemplateError => new TemplateError(
 export const unknownConstruct = (what: string): TemplateError =>
   new TemplateError("syntax", `the template has ${what} where Jinja2 knows none`);
 
+/** The error of a construct that Jinja2 has and the renderer lacks, since no chat template needs it. */
+export const lacking = (what: string): TemplateError => new TemplateError("lacking", `the renderer lacks ${what}`);
+
 /** The error at a bound. */
 export const limitError = (message: string): TemplateError => new TemplateError("limit", message);
 
@@ -34,13 +38,13 @@ export const maxSteps = 1_000_000;
 /** Most characters of one rendering, and of any intermediate string. */
 export const maxTextChars = 64 * 1024 * 1024;
 
-/** Most nested macros and recursive loops. */
+/** Most nested macros. */
 export const maxCallDepth = 200;
 
 /** Most elements of one `range()`; the bound of Jinja2's sandbox. */
 export const maxRangeLength = 100_000;
 
-/** Most elements of a list made by repetition or by a filter that pads. */
+/** Most elements of a list made by repetition. */
 export const maxListLength = 1_000_000;
 
 /** Most nested containers when writing or comparing. */

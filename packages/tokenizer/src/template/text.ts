@@ -138,11 +138,14 @@ export function titleCase(text: string): string {
   return text.replace(/\p{Cased}+/gu, (word) => capitalize(word));
 }
 
-/** `str.swapcase`. */
-export function swapCase(text: string): string {
-  return Array.from(text, (point) => (point === point.toUpperCase() ? point.toLowerCase() : point.toUpperCase())).join(
-    "",
-  );
+/** `markupsafe.escape` */
+export function escapeHtml(text: string): string {
+  return text
+    .replaceAll("&", "&amp;")
+    .replaceAll(">", "&gt;")
+    .replaceAll("<", "&lt;")
+    .replaceAll("'", "&#39;")
+    .replaceAll('"', "&#34;");
 }
 
 /** -1, 0 or 1 by code points, as Python orders strings. */

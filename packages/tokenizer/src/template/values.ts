@@ -19,11 +19,17 @@ export class PyFloat {
   }
 }
 
+/** Text that the template called safe (`| safe`): what it adds with `+` to such a text is escaped for HTML. */
+export class Markup {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
 /** A tuple: a list that is written with parentheses. */
 export class PyTuple extends Array<Value> {
-  /** Names of its items, in a named tuple. */
-  names: readonly string[] = [];
-
   static ofItems(items: Iterable<Value>): PyTuple {
     const tuple = new PyTuple();
     for (const item of items) tuple.push(item);
@@ -70,17 +76,10 @@ export class Namespace {
 export class Callable {
   readonly name: string;
   readonly call: (args: readonly Value[], keywords: Keywords) => Value;
-  /** Attributes that the template can read, such as `current` of a cycler. */
-  readonly attribute: (name: string) => Value;
 
-  constructor(
-    name: string,
-    call: (args: readonly Value[], keywords: Keywords) => Value,
-    attribute: (name: string) => Value = () => undefined,
-  ) {
+  constructor(name: string, call: (args: readonly Value[], keywords: Keywords) => Value) {
     this.name = name;
     this.call = call;
-    this.attribute = attribute;
   }
 }
 
@@ -137,19 +136,22 @@ export function dictEntries(dict: Dict): [Value, Value][] {
 
 /** Checks only own keys, so that `constructor` and `__proto__` are keys like any other. */
 export function dictHas(dict: Dict, key: Value): boolean {
-  if (dict instanceof Map) return dict.has(dictKey(key));
-  return typeof key === "string" && Object.hasOwn(dict, key);
+  const own = dictKey(key);
+  if (dict instanceof Map) return dict.has(own);
+  return typeof own === "string" && Object.hasOwn(dict, own);
 }
 
 export function dictGet(dict: Dict, key: Value): Value {
-  if (dict instanceof Map) return dict.get(dictKey(key));
-  return typeof key === "string" && Object.hasOwn(dict, key) ? dict[key] : undefined;
+  const own = dictKey(key);
+  if (dict instanceof Map) return dict.get(own);
+  return typeof own === "string" && Object.hasOwn(dict, own) ? dict[own] : undefined;
 }
 
 /** The Map key of a value: True, 1 and 1.0 are the same key in Python. */
 export function dictKey(key: Value): Value {
   if (key === true) return 1;
   if (key === false) return 0;
+  if (key instanceof Markup) return key.text;
   return key instanceof PyFloat ? key.value : key;
 }
 
@@ -174,6 +176,7 @@ export function isTrue(value: Value): boolean {
 function isTrueObject(value: object): boolean {
   if (Array.isArray(value)) return viewOf(value)?.has(0) ?? value.length > 0;
   if (value instanceof PyFloat) return value.value !== 0;
+  if (value instanceof Markup) return value.text !== "";
   if (!isDict(value)) return true;
   if (value instanceof Map) return value.size > 0;
   for (const key in value) if (Object.hasOwn(value, key)) return true;
@@ -188,6 +191,7 @@ export function typeName(value: Value): string {
   if (typeof value === "boolean") return "bool";
   if (isInt(value)) return "int";
   if (isFloat(value)) return "float";
+  if (value instanceof Markup) return "Markup";
   if (value instanceof PyTuple) return "tuple";
   if (Array.isArray(value)) return "list";
   if (isDict(value)) return "dict";
@@ -255,6 +259,8 @@ export function checkLength(length: number, max: number): void {
 /** `left == right`: numbers by value, lists and dicts by their elements, the rest by identity. */
 export function equals(left: Value, right: Value, depth = 0): boolean {
   if (left === right) return true;
+  if (left instanceof Markup) return equals(left.text, right, depth);
+  if (right instanceof Markup) return left === right.text;
   if (isNumeric(left) && isNumeric(right)) return equalNumbers(left, right);
   if (typeof left !== "object" || typeof right !== "object" || left === null || right === null) return false;
   if (depth > maxValueDepth) throw limitError("a value nests deeper than the bound");

@@ -7,6 +7,7 @@ import {
   isDict,
   isInt,
   LazySequence,
+  Markup,
   Namespace,
   PyFloat,
   PyTuple,
@@ -21,6 +22,7 @@ import {
  */
 export function textOf(value: Value): string {
   if (typeof value === "string") return value;
+  if (value instanceof Markup) return value.text;
   return value === undefined ? "" : represent(value, 0);
 }
 
@@ -49,6 +51,7 @@ function represent(value: Value, depth: number): string {
 function representObject(value: object, depth: number): string {
   if (depth > maxValueDepth) throw limitError("a value nests deeper than the bound");
   if (value instanceof PyFloat) return floatText(value.value);
+  if (value instanceof Markup) return `Markup(${quote(value.text)})`;
   if (Array.isArray(value)) {
     const items = value.map((item) => represent(item, depth + 1)).join(", ");
     if (!(value instanceof PyTuple)) return `[${items}]`;
@@ -68,11 +71,6 @@ function representObject(value: object, depth: number): string {
 }
 
 const escaped: Readonly<Record<string, string>> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };
-
-/** `ascii(value)`: like `repr`, with escapes for everything but ASCII. */
-export function asciiOf(value: Value): string {
-  return reprOf(value).replace(/[^\x00-\x7f]/gu, (point) => escapePoint(point.codePointAt(0)!));
-}
 
 /** `repr` of a string: single quotes unless it contains only those, and escapes for what Python does not print. */
 function quote(text: string): string {

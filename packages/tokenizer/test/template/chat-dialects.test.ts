@@ -156,6 +156,13 @@ describe("tools, as a template dumps them", () => {
     expect(() => render("{{ raise_exception('no') }}", { tools: [plain] }, "sglang-0.5.23")).toThrow("no");
     expect(() => render(picky, { tools: [plain] }, "vllm-0.32")).toThrow("no");
   });
+
+  test("sglang does not try functions alone where the router lacks what the engine has", () => {
+    const exotic = "{% if tools and tools[0].function %}{{ tools | wordcount }}{% endif %}{{ tools[0].name }}";
+    expect(() => render(exotic, { tools: [plain] }, "sglang-0.5.23")).toThrow(
+      "the renderer lacks the filter 'wordcount'",
+    );
+  });
 });
 
 describe("messages for SGLang", () => {

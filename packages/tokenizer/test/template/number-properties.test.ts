@@ -54,56 +54,17 @@ describe("division of floats", () => {
   });
 });
 
-describe("fields with digits", () => {
-  /** The exact decimal digits of a double, rounded half to even by hand. */
-  function exactFixed(value: number, digits: number): string {
-    const [whole = "", fraction = ""] = Math.abs(value).toFixed(60).split(".");
-    const kept = BigInt(whole + fraction.slice(0, digits));
-    const rest = fraction.slice(digits);
-    const isAbove = rest > `5${"0".repeat(rest.length - 1)}`;
-    const isTie = rest === `5${"0".repeat(rest.length - 1)}`;
-    const rounded = String(kept + (isAbove || (isTie && kept % 2n === 1n) ? 1n : 0n)).padStart(digits + 1, "0");
-    const text = digits === 0 ? rounded : `${rounded.slice(0, -digits)}.${rounded.slice(-digits)}`;
-    return value < 0 ? `-${text}` : text;
+test("fields of ints reach their width and are never cut", () => {
+  const random = createSeededRandom(15);
+  for (let round = 0; round < 300; round++) {
+    const x = random.integer(20_001) - 10_000;
+    const width = random.integer(9) + 1;
+    const plain = String(x);
+    expect(render(`'%${width}d' % x`, { x })).toBe(plain.padStart(width));
+    expect(render(`'%-${width}d' % x`, { x })).toBe(plain.padEnd(width));
+    const zeros = (x < 0 ? "-" : "") + String(Math.abs(x)).padStart(width - (x < 0 ? 1 : 0), "0");
+    expect(render(`'%0${width}d' % x`, { x })).toBe(zeros);
   }
-
-  test("round the exact value, ties to the even neighbour, in percent fields, braces and round alike", () => {
-    const random = createSeededRandom(13);
-    for (let round = 0; round < 600; round++) {
-      const x = (random.integer(200_001) - 100_000) / [8, 10, 16, 100, 64][random.integer(5)]! + 1 / 1024;
-      const tie = (random.integer(2001) - 1000) / 8 || 0.5;
-      const digits = random.integer(5);
-      for (const value of [x, tie]) {
-        const expected = exactFixed(value, digits);
-        expect(render(`'%.${digits}f' % x`, { x: floatValue(value) })).toBe(expected);
-        expect(render(`'{:.${digits}f}'.format(x)`, { x: floatValue(value) })).toBe(expected);
-        expect(Number(render(`x|round(${digits})`, { x: floatValue(value) }))).toBe(Number(expected));
-      }
-    }
-  });
-
-  test("groups of three have commas between them", () => {
-    const random = createSeededRandom(14);
-    for (let round = 0; round < 300; round++) {
-      const x = Math.floor((random.float() - 0.5) * 10 ** random.integer(15));
-      expect(render("'{:,}'.format(x)", { x })).toBe(x.toLocaleString("en-US").replace("-0", "0"));
-    }
-  });
-
-  test("widths are reached and never cut", () => {
-    const random = createSeededRandom(15);
-    for (let round = 0; round < 300; round++) {
-      const x = random.integer(20_001) - 10_000;
-      const width = random.integer(9) + 1;
-      const plain = String(x);
-      expect(render(`'%${width}d' % x`, { x })).toBe(plain.padStart(width));
-      expect(render(`'%-${width}d' % x`, { x })).toBe(plain.padEnd(width));
-      expect(render(`'{:*>${width}}'.format(x)`, { x })).toBe(plain.padStart(width, "*"));
-      const zeros = (x < 0 ? "-" : "") + String(Math.abs(x)).padStart(width - (x < 0 ? 1 : 0), "0");
-      expect(render(`'%0${width}d' % x`, { x })).toBe(zeros);
-      expect(render(`'{:0${width}}'.format(x)`, { x })).toBe(zeros);
-    }
-  });
 });
 
 describe("JSON with numbers of every kind", () => {
@@ -150,12 +111,9 @@ describe("dates", () => {
   test("count the days of leap years and of others", () => {
     for (let day = 0; day < 4 * 366; day++) {
       const date = new Date(Date.UTC(year, 0, 1) + day * dayMs);
-      const [iso, ordinal, weekday, isoWeekday] = formatTime(date, "%Y-%m-%d|%j|%w|%u").split("|");
-      expect(iso).toBe(date.toISOString().slice(0, 10));
-      const first = Date.UTC(date.getUTCFullYear(), 0, 1);
-      expect(Number(ordinal)).toBe((date.getTime() - first) / dayMs + 1);
-      expect(Number(weekday)).toBe(date.getUTCDay());
-      expect(Number(isoWeekday) % 7).toBe(date.getUTCDay());
+      expect(formatTime(date, "%Y-%m-%d %a")).toBe(
+        `${date.toISOString().slice(0, 10)} ${date.toUTCString().slice(0, 3)}`,
+      );
     }
   });
 
@@ -164,35 +122,22 @@ describe("dates", () => {
       const date = new Date(Date.UTC(year, 0, 1, hour, 5, 7));
       const hour12 = hour % 12 === 0 ? 12 : hour % 12;
       const half = hour < 12 ? "AM" : "PM";
-      const two = (value: number, fill = "0"): string => String(value).padStart(2, fill);
-      expect(formatTime(date, "%H|%I|%p|%P|%k|%l")).toBe(
-        [two(hour), two(hour12), half, half.toLowerCase(), two(hour, " "), two(hour12, " ")].join("|"),
-      );
+      const two = (value: number): string => String(value).padStart(2, "0");
+      expect(formatTime(date, "%H|%I|%p")).toBe([two(hour), two(hour12), half].join("|"));
       expect(formatTime(date, "%-H|%-I|%-M|%-S")).toBe([hour, hour12, 5, 7].join("|"));
     }
   });
 
-  test.each([
-    ["%C %y %-y %G", "%G is not supported"],
-    ["%U", "%U is not supported"],
-    ["%V", "%V is not supported"],
-    ["%s", "%s is not supported"],
-    ["%-Q", "%-Q is not supported"],
-  ])("%s is refused, as its text depends on the platform or is not needed", (format, message) => {
-    expect(() => formatTime(new Date(0), format)).toThrow(message);
+  test.each(["%C %y", "%j", "%U", "%s", "%c", "%-Q"])("%s is lacking", (format) => {
+    expect(() => formatTime(new Date(0), format)).toThrow(`the renderer lacks ${format.split(" ")[0]} of strftime_now`);
   });
 
   test.each([
-    ["%h %b %B", "Jan Jan January"],
-    ["%n|%t|%%", "\n|\t|%"],
+    ["%b %B %%", "Jan January %"],
     ["%%Y", "%Y"],
     ["%", "%"],
     ["100%.", "100%."],
-    ["%D %x", "01/01/70 01/01/70"],
-    ["%C%y", "1970"],
     ["%-m/%-d/%y", "1/1/70"],
-    ["%-j", "1"],
-    ["%-f", "0"],
     ["", ""],
     ["日%Y年", "日1970年"],
   ])("the epoch as %j", (format, expected) => {

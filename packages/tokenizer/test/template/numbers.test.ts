@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { formatTime } from "../../src/template/globals.ts";
-import { type Arithmetic, arithmetic, floatText, intText, roundHalfEven, sign } from "../../src/template/numbers.ts";
+import { type Arithmetic, arithmetic, floatText, intText, sign } from "../../src/template/numbers.ts";
 import { PyFloat } from "../../src/template/values.ts";
 
 describe("ints", () => {
@@ -36,7 +36,8 @@ describe("ints", () => {
     expect(arithmetic("+", 2n ** 70n, 1)).toBe(2n ** 70n + 1n);
     expect(arithmetic("-", 2n ** 70n, 2n ** 70n - 5n)).toBe(5);
     expect(arithmetic("%", -(2n ** 70n), 7)).toBe(Number(((-(2n ** 70n) % 7n) + 7n) % 7n));
-    expect(arithmetic("**", 2, 100)).toBe(2n ** 100n);
+    expect(arithmetic("//", -(2n ** 70n), 3)).toBe(-(2n ** 70n) / 3n - 1n);
+    expect(arithmetic("*", 2n ** 70n, 4)).toBe(2n ** 72n);
     expect(sign("-", 2n ** 70n)).toBe(-(2n ** 70n));
     expect(intText(2 ** 60)).toBe("1152921504606846976");
   });
@@ -48,8 +49,6 @@ describe("ints", () => {
     ["*", 2, new PyFloat(1.5 * 2), new PyFloat(6)],
     ["//", 7.5, 2, new PyFloat(3)],
     ["%", -7.5, 2, 0.5],
-    ["**", 2, -1, 0.5],
-    ["**", 4, 0.5, new PyFloat(2)],
     ["-", 0.5, 0.5, new PyFloat(0)],
   ] as const)("with %s, %s and %s give the right kind of number", (operator, left, right, expected) => {
     expect(arithmetic(operator, left, right)).toEqual(expected);
@@ -98,26 +97,6 @@ describe("text of floats", () => {
   });
 });
 
-test.each([
-  [0.5, 0, 0],
-  [1.5, 0, 2],
-  [2.5, 0, 2],
-  [-0.5, 0, -0],
-  [-1.5, 0, -2],
-  [0.125, 2, 0.12],
-  [0.375, 2, 0.38],
-  [2.675, 2, 2.67],
-  [1.005, 2, 1],
-  [1234, -2, 1200],
-  [1250, -2, 1200],
-  [1350, -2, 1400],
-  [1e300, 5, 1e300],
-  [Number.POSITIVE_INFINITY, 1, Number.POSITIVE_INFINITY],
-  [5.5e-10, 3, 0],
-])("round(%d, %d) is %d", (value, digits, expected) => {
-  expect(roundHalfEven(value, digits) + 0).toBe(expected + 0);
-});
-
 describe("dates", () => {
   const date = new Date(Date.UTC(2026, 2, 5, 7, 8, 9, 10));
 
@@ -125,24 +104,19 @@ describe("dates", () => {
     ["%Y-%m-%d", "2026-03-05"],
     ["%d %B %Y", "05 March 2026"],
     ["%-d %b %y", "5 Mar 26"],
-    ["%A %a %w %u", "Thursday Thu 4 4"],
     ["%H:%M:%S %I %p", "07:08:09 07 AM"],
-    ["%j %e %f", "064  5 010000"],
-    ["%F %T %R %D", "2026-03-05 07:08:09 07:08 03/05/26"],
-    ["%c|%x|%X|%r", "Thu Mar  5 07:08:09 2026|03/05/26|07:08:09|07:08:09 AM"],
     ["100%%", "100%"],
-    ["%Z%z", ""],
     ["no directive", "no directive"],
   ])("%s", (format, expected) => {
     expect(formatTime(date, format)).toBe(expected);
   });
 
   test("noon and midnight are twelve", () => {
-    expect(formatTime(new Date(Date.UTC(2026, 0, 4, 0)), "%I %p %u %w %j")).toBe("12 AM 7 0 004");
-    expect(formatTime(new Date(Date.UTC(2026, 11, 31, 12)), "%I %p %j")).toBe("12 PM 365");
+    expect(formatTime(new Date(Date.UTC(2026, 0, 4, 0)), "%I %p")).toBe("12 AM");
+    expect(formatTime(new Date(Date.UTC(2026, 11, 31, 12)), "%I %p")).toBe("12 PM");
   });
 
-  test("a directive that depends on the platform is refused", () => {
-    expect(() => formatTime(date, "%Q")).toThrow("%Q is not supported");
+  test("a directive that no chat template uses is lacking", () => {
+    expect(() => formatTime(date, "%Q")).toThrow("the renderer lacks %Q of strftime_now");
   });
 });

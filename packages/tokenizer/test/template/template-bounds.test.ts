@@ -38,32 +38,10 @@ test.each([
   ],
   ["a repeated list", `([0] * ${maxListLength})|length`, `([0] * ${maxListLength + 1})|length`, maxListLength],
   ["added lists", `(big + [1])|length`, `(big + [1, 2])|length`, maxListLength],
-  [
-    "lines of a batch",
-    `([0]|batch(${maxListLength}, 1)|first)|length`,
-    `[0]|batch(${maxListLength + 1}, 1)|first|length`,
-    maxListLength,
-  ],
-  ["slices", `([0]|slice(${maxListLength})|list)|length`, `[0]|slice(${maxListLength + 1})|list|length`, maxListLength],
   ["a repeated text", `('ab' * ${half})|length`, `('ab' * ${half + 1})|length`, maxTextChars],
   ["a joined text", `(large ~ large)|length`, `(large ~ large ~ 'x')|length`, maxTextChars],
   ["an added text", `(large + large)|length`, `(large + large + 'x')|length`, maxTextChars],
-  ["a filled text", `'a'.ljust(${maxTextChars})|length`, `'a'.ljust(${maxTextChars + 1})|length`, maxTextChars],
-  ["a centred text", `'a'|center(${maxTextChars})|length`, `'a'|center(${maxTextChars + 1})|length`, maxTextChars],
-  ["leading zeros", `'1'.zfill(${maxTextChars})|length`, `'1'.zfill(${maxTextChars + 1})|length`, maxTextChars],
   ["a percent field", `('%${maxTextChars}s' % 'a')|length`, `('%${maxTextChars + 1}s' % 'a')|length`, maxTextChars],
-  [
-    "digits of a percent field",
-    `('%.${maxTextChars}d' % 5)|length`,
-    `('%.${maxTextChars + 1}d' % 5)|length`,
-    maxTextChars,
-  ],
-  [
-    "a brace field",
-    `'{:${maxTextChars}}'.format('a')|length`,
-    `'{:${maxTextChars + 2}}'.format('a')|length`,
-    maxTextChars,
-  ],
   ["an indented line", "'a'|indent(1000, true)|length", "'a'|indent(1001, true)|length", 1001],
   ["indented JSON", "[1]|tojson(indent=1000)|length", "[1]|tojson(indent=1001)|length", 1005],
 ])("%s is made up to its bound and not one past it", (_, within, beyond, length) => {
@@ -71,13 +49,11 @@ test.each([
   expect(outcomeOf(`{{ ${beyond} }}`, variables)).toMatchObject({ reason: "limit" });
 });
 
-/** Ints have at most 4096 bits when they are multiplied or raised to a power. */
-test.each([
-  ["a power", "(2 ** 2048) > 0", "(2 ** 2049) > 0"],
-  ["a product", "(2 ** 1500) * (2 ** 1500) * (2 ** 1000) > 0", "(2 ** 2000) * (2 ** 2000) * (2 ** 1000) > 0"],
-])("%s of ints is made up to its bound and not past it", (_, within, beyond) => {
-  expect(outcomeOf(`{{ ${within} }}`)).toEqual({ text: "True" });
-  expect(outcomeOf(`{{ ${beyond} }}`)).toMatchObject({ reason: "limit" });
+/** Ints have at most 4096 bits when they are multiplied. */
+test("a product of ints is made up to its bound and not past it", () => {
+  const variables = { a: 2n ** 2000n, b: 2n ** 2090n };
+  expect(outcomeOf("{{ a * b > 0 }}", variables)).toEqual({ text: "True" });
+  expect(outcomeOf("{{ b * b > 0 }}", variables)).toMatchObject({ reason: "limit" });
 });
 
 test("a text of more digits than Python reads is no int", () => {
@@ -92,13 +68,6 @@ test("macros call one another down to the bound", () => {
     reason: "limit",
     message: `macros nest deeper than ${maxCallDepth}`,
   });
-});
-
-test("callers count as calls", () => {
-  const source = (depth: number): string =>
-    `{% macro m(n) %}{% if n > 1 %}{% call m(n - 1) %}{% endcall %}{% endif %}{{ caller() if caller }}{% endmacro %}{{ m(${depth}) }}`;
-  expect(outcomeOf(source(maxCallDepth - 1))).toEqual({ text: "" });
-  expect(outcomeOf(source(maxCallDepth + 1))).toMatchObject({ reason: "limit" });
 });
 
 test.each([

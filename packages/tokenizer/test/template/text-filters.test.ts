@@ -15,13 +15,6 @@ shows("case and space", [
   ["{{ 12321|trim('1') }}", "232"],
   ["{{ missing|trim }}", ""],
   ["{{ missing|upper }}", ""],
-  ["{{ 'a b  c'|wordcount }}", "3"],
-  ["{{ 'it\\'s a-b_c 日本 ½'|wordcount }}", "6"],
-  ["{{ ''|wordcount }}", "0"],
-  ["{{ ['a'|center(4)] }}", "[' a  ']"],
-  ["{{ ['abc'|center(width=8)] }}", "['  abc   ']"],
-  ["{{ 'a'|center|length }}", "80"],
-  ["{{ 5|center(3)|length }}", "3"],
 ]);
 
 shows("replace", [
@@ -56,21 +49,6 @@ shows("indent", [
   ["{{ 'a\\nb'|indent(-3) }}", "a\nb"],
 ]);
 
-shows("truncate", [
-  ["{{ 'foo bar baz qux'|truncate(9) }}", "foo..."],
-  ["{{ 'foo bar baz qux'|truncate(9, true) }}", "foo ba..."],
-  ["{{ 'foo bar baz qux'|truncate(10) }}", "foo bar baz qux"],
-  ["{{ 'foo bar baz qux'|truncate(11, false, '', 0) }}", "foo bar"],
-  ["{{ 'foo bar baz qux'|truncate(11, true, '>', 0) }}", "foo bar ba>"],
-  ["{{ 'foobarbazqux'|truncate(6, false, '...', 0) }}", "foo..."],
-  ["{{ 'foo bar'|truncate(2, end='', leeway=0) }}", "fo"],
-  ["{{ '🙂🙂🙂🙂🙂🙂'|truncate(3, true, '', 0) }}", "🙂🙂🙂"],
-  ["{{ 'foo bar'|truncate(7, leeway=0) }}", "foo bar"],
-  ["{{ 'foo bars'|truncate(7, leeway=0) }}", "foo..."],
-  ["{{ 'abc'|truncate }}", "abc"],
-  ["{{ 'a b'|truncate(3, end='.') }}", "a b"],
-]);
-
 shows("escape, string and others", [
   ["{{ '<a href=\"x\">\\'&'|escape }}", "&lt;a href=&#34;x&#34;&gt;&#39;&amp;"],
   ["{{ '<'|e }}", "&lt;"],
@@ -92,8 +70,6 @@ shows("escape, string and others", [
   ["{{ '%(a)s/%(b)d'|format(a='x',b=2) }}", "x/2"],
   ["{{ '%d%%'|format(50) }}", "50%"],
   ["{{ 'no fields'|format }}", "no fields"],
-  ["{{ {'a':1}|attr('a') }}", ""],
-  ["{{ 'a b'|attr('nonsense') is defined }}", "False"],
   ["{{ 'abc'|upper|lower|first }}", "a"],
   ["{{ 'ab'|list }}", "['a', 'b']"],
   ["{{ 'a,b'.split(',')|first|upper }}", "A"],
@@ -108,22 +84,15 @@ refuses("filters that are refused", [
   ["{{ 5|indent }}", "the indented value must be str, not int"],
   ["{{ none|indent }}", "the indented value must be str, not NoneType"],
   ["{{ missing|indent }}", "the indented value must be str, not Undefined"],
-  ["{{ 'abc'|truncate(2) }}", "expected length >= 3, got 2"],
-  ["{{ 'abcdefghijk'|truncate(length=1,end='..') }}", "expected length >= 2, got 1"],
-  ["{{ 'abc'|center('x') }}", "width must be an integer, not str"],
   ["{{ 'abc'|trim(5) }}", "chars must be str, not int"],
   ["{{ 5|length }}", "object of type 'int' has no len()"],
   ["{{ none|length }}", "object of type 'NoneType' has no len()"],
   ["{{ true|count }}", "object of type 'bool' has no len()"],
-  ["{{ '%d'|format('a') }}", "%d format: a real number is required, not str"],
   ["{{ '%s %s'|format('a') }}", "not enough arguments for format string"],
   ["{{ '%s'|format('a','b') }}", "not all arguments converted during string formatting"],
   ["{{ '%s'|format('a',b=1) }}", "can't handle positional and keyword arguments at the same time"],
   ["{{ 'abc'|upper(1) }}", "upper() takes at most 0 arguments (1 given)"],
   ["{{ '%(b)s'|format(a=1) }}", "the mapping has no key 'b'"],
-  ["{{ 5|truncate }}", "object of type 'int' has no len()"],
-  ["{{ 'a'|attr(1) }}", "name must be str, not int"],
-  ["{{ 'abc'|attr }}", "name must be str, not Undefined"],
   ["{{ 'a'|indent(1.5) }}", "indent must be an integer, not float"],
   ["{{ 'abc'|replace('a','b','1') }}", "count must be an integer, not str"],
 ]);

@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+import { outcomeOf } from "./tables.ts";
+
+/** What Jinja2 has and no chat template needs. */
+test.each([
+  ["{{ 'a b'|wordcount }}", "the filter 'wordcount'"],
+  ["{{ [1]|map('abs')|list }}", "the filter 'abs'"],
+  ["{{ 3 is odd }}", "the test 'odd'"],
+  ["{{ 3 is divisibleby 2 }}", "the test 'divisibleby'"],
+  ["{{ [3]|select('even')|list }}", "the test 'even'"],
+  ["{{ 'a'.zfill(3) }}", "the method str.zfill()"],
+  ["{{ 'abc'.startswith('b', 1) }}", "bounds of startswith() and endswith()"],
+  ["{{ [1].index(1) }}", "the method list.index()"],
+  ["{{ (1, 1).count(1) }}", "the method list.count()"],
+  ["{{ joiner() }}", "the function joiner()"],
+  ["{{ 2 ** 3 }}", "the operator **"],
+  ["{{ '%.1f' % 2.5 }}", "the format '%.'"],
+  ["{{ '%d' % 2.5 }}", "the format 'd' of a value that is no int"],
+  ["{{ '{:>5}'.format('a') }}", "the format '{:>5}'"],
+  ["{{ '%s'|safe|format('<') }}", "the filter 'format' over safe text"],
+  ["{{ strftime_now('%j') }}", "%j of strftime_now"],
+  ["{% for x in 'a' %}{{ loop.cycle(1, 2) }}{% endfor %}", "the attribute loop.cycle"],
+  ["{% macro m() %}{{ varargs }}{% endmacro %}", "the variable 'varargs' of macros"],
+  ["{% set kwargs = 1 %}{% macro m() %}{{ kwargs }}{% endmacro %}", "the variable 'kwargs' of macros"],
+  ["{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}", "call blocks"],
+])("%s is refused by name", (source, what) => {
+  expect(outcomeOf(source)).toEqual({ reason: "lacking", message: `the renderer lacks ${what}` });
+});
+
+test("a branch that is never taken may name what is lacking, as in Jinja2", () => {
+  expect(outcomeOf("{{ (1|nonsense) if missing else 'a' }}")).toEqual({ text: "a" });
+});
+
+test("a name that Python's text does not have is undefined, as for a message's part that is a text", () => {
+  expect(outcomeOf("{{ 'a'.type is defined }}{{ 'a'['text'] is defined }}")).toEqual({ text: "FalseFalse" });
+});

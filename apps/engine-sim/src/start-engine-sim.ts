@@ -1,5 +1,4 @@
 import { createSeededRandom, hostInUrl, systemRandom } from "@espalier/core";
-import { createStoredResponses } from "./api/responses.ts";
 import { rankOf } from "./behaviours.ts";
 import { createAdapterRegistry } from "./engine/adapters.ts";
 import { createRequestLog } from "./engine/request-log.ts";
@@ -11,9 +10,7 @@ import {
 } from "./engine/simulated-engine.ts";
 import { createEventChannel, type EventChannel } from "./event-channel.ts";
 import { createFaultTable, type FaultTable } from "./faults.ts";
-import type { EngineContext } from "./http/engine-context.ts";
 import { createListener, type Listener } from "./http/listener.ts";
-import { createRequestHandler } from "./http/request-handler.ts";
 import {
   type EngineSimOptions,
   portsPerEngine,
@@ -21,6 +18,9 @@ import {
   type ResolvedOptions,
   resolveOptions,
 } from "./options.ts";
+import { createRequestHandler } from "./request-handler.ts";
+import type { EngineContext } from "./serving/engine-context.ts";
+import { createStoredResponses } from "./serving/stored-responses.ts";
 import { byteText } from "./text/byte-text.ts";
 import type { ModelText } from "./text/model-text.ts";
 import { createPeerTier, type PeerTier } from "./transfer/peer-tier.ts";

@@ -1,6 +1,6 @@
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { quoteLongIntegers, unquoteLongIntegers } from "../src/api/body-fields.ts";
+import { quoteLongIntegers, unquoteLongIntegers } from "../src/http/body-fields.ts";
 import { blockNames, createBlockStore, maxStoredBlocks } from "../src/transfer/block-store.ts";
 import { createKvLinks, maxKvLinks } from "../src/transfer/peer-client.ts";
 import { createInbox, ExportTable, type Inbox, maxExports, maxInbox } from "../src/transfer/ticket-tables.ts";

@@ -1,10 +1,10 @@
 import type { EventChannel } from "../event-channel.ts";
 import { parseEventFault } from "../event-faults.ts";
 import { parseFault } from "../faults.ts";
-import type { EngineContext } from "../http/engine-context.ts";
+import type { JsonObject } from "../http/body-fields.ts";
 import { ApiError, type Exchange, sendJson } from "../http/exchange.ts";
-import type { Route } from "../http/routes.ts";
-import type { JsonObject } from "./body-fields.ts";
+import type { EngineContext } from "../serving/engine-context.ts";
+import type { Route } from "../serving/route.ts";
 
 /** `GET /sim/state`: statistics, active requests, faults and the request log. */
 export function readState(context: EngineContext, exchange: Exchange): void {

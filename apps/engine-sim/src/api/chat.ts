@@ -1,7 +1,8 @@
-import type { EngineContext } from "../http/engine-context.ts";
+import { type JsonObject, jsonText } from "../http/body-fields.ts";
 import type { Exchange } from "../http/exchange.ts";
+import type { EngineContext } from "../serving/engine-context.ts";
 import type { ChatPrompt } from "../text/model-text.ts";
-import { type JsonObject, jsonText, messagesOf } from "./body-fields.ts";
+import { messagesOf } from "./chat-messages.ts";
 import { chatLogprobs } from "./logprobs.ts";
 import { answerOpenAi, type OpenAiShape, sglangTail } from "./openai-format.ts";
 import { modelOf, outputLimit } from "./planning.ts";

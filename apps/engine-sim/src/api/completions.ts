@@ -1,7 +1,7 @@
-import type { EngineContext } from "../http/engine-context.ts";
+import { type JsonObject, maxInputs, optionalBoolean, required, tokenIds } from "../http/body-fields.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { wrongField } from "../http/exchange.ts";
-import { type JsonObject, maxInputs, optionalBoolean, required, tokenIds } from "./body-fields.ts";
+import type { EngineContext } from "../serving/engine-context.ts";
 import { completionLogprobs } from "./logprobs.ts";
 import { answerOpenAi, type OpenAiShape, sglangTail } from "./openai-format.ts";
 import { modelOf, outputLimit } from "./planning.ts";

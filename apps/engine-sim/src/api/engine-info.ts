@@ -1,7 +1,7 @@
 import { rankOf } from "../behaviours.ts";
 import { sleepTags } from "../engine/simulated-engine.ts";
 import type { EventChannelDescription } from "../event-channel.ts";
-import type { EngineContext } from "../http/engine-context.ts";
+import { type JsonObject, optionalBoolean, optionalString, tokenIds } from "../http/body-fields.ts";
 import {
   ApiError,
   type Exchange,
@@ -13,8 +13,8 @@ import {
   wrongField,
 } from "../http/exchange.ts";
 import type { TransferProtocol } from "../options.ts";
+import type { EngineContext } from "../serving/engine-context.ts";
 import type { PeerTier } from "../transfer/peer-tier.ts";
-import { type JsonObject, optionalBoolean, optionalString, tokenIds } from "./body-fields.ts";
 import { chatPromptOf } from "./chat.ts";
 import { type MetricsSource, sglangMetrics, trtllmMetrics, vllmMetrics } from "./metrics-page.ts";
 import { modelOf } from "./planning.ts";

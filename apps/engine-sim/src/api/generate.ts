@@ -1,11 +1,11 @@
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import type { AnswerFormat } from "../http/answer.ts";
-import { deliver } from "../http/deliver.ts";
-import type { EngineContext } from "../http/engine-context.ts";
+import { type JsonObject, optionalBoolean, optionalObject, textList, tokenIds } from "../http/body-fields.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { missingField, wrongField } from "../http/exchange.ts";
-import { type JsonObject, optionalBoolean, optionalObject, textList, tokenIds } from "./body-fields.ts";
+import type { AnswerFormat } from "../serving/answer.ts";
+import { deliver } from "../serving/deliver.ts";
+import type { EngineContext } from "../serving/engine-context.ts";
 import { modelOf, outputLimit, planLeg, planSequences } from "./planning.ts";
 
 /** `POST /generate`, SGLang's own API: `text` or `input_ids`, each one or a list. */

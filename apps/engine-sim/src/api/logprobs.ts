@@ -1,6 +1,6 @@
 import { mixWord } from "@espalier/core";
+import { type JsonObject, optionalBoolean, optionalInteger } from "../http/body-fields.ts";
 import { type GeneratedText, unitDraw, type WordList } from "../text/generated-text.ts";
-import { type JsonObject, optionalBoolean, optionalInteger } from "./body-fields.ts";
 
 /** `logprobs` of a choice, for its tokens from one to before another, in the shape of an endpoint. */
 export type LogprobsOf = (text: GeneratedText, from: number, until: number) => JsonObject;

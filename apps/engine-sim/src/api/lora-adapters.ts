@@ -1,7 +1,7 @@
 import { maxAdapters } from "../engine/adapters.ts";
-import type { EngineContext } from "../http/engine-context.ts";
+import { type JsonObject, optionalBoolean, optionalString, required } from "../http/body-fields.ts";
 import { ApiError, type Exchange, send, sendJson, textType } from "../http/exchange.ts";
-import { type JsonObject, optionalBoolean, optionalString, required } from "./body-fields.ts";
+import type { EngineContext } from "../serving/engine-context.ts";
 
 /**
  * `POST /v1/load_lora_adapter` of vLLM with `VLLM_ALLOW_RUNTIME_LORA_UPDATING` (`entrypoints/openai/models/serving.py`):

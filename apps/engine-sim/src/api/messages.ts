@@ -1,10 +1,11 @@
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import type { AnswerFormat } from "../http/answer.ts";
-import { deliver } from "../http/deliver.ts";
-import type { EngineContext } from "../http/engine-context.ts";
+import { type JsonObject, jsonText, optionalBoolean, required } from "../http/body-fields.ts";
 import { type Exchange, sendJson } from "../http/exchange.ts";
-import { type JsonObject, jsonText, messagesOf, optionalBoolean, partsOf, required } from "./body-fields.ts";
+import type { AnswerFormat } from "../serving/answer.ts";
+import { deliver } from "../serving/deliver.ts";
+import type { EngineContext } from "../serving/engine-context.ts";
+import { messagesOf, partsOf } from "./chat-messages.ts";
 import { modelOf, outputLimit, planSequence } from "./planning.ts";
 
 /** `POST /v1/messages`, the API of Anthropic. */

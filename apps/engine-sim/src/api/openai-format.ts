@@ -1,9 +1,9 @@
 import type { CacheFlavour, RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import type { AnswerFormat } from "../http/answer.ts";
-import { deliver } from "../http/deliver.ts";
+import { type JsonObject, optionalBoolean, optionalObject, unquoteLongIntegers } from "../http/body-fields.ts";
+import type { AnswerFormat } from "../serving/answer.ts";
+import { deliver } from "../serving/deliver.ts";
 import type { ToolCall } from "../text/written-text.ts";
-import { type JsonObject, optionalBoolean, optionalObject, unquoteLongIntegers } from "./body-fields.ts";
 import type { LogprobsOf } from "./logprobs.ts";
 import { type PlanInput, planLeg, planSequences } from "./planning.ts";
 

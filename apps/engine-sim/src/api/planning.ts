@@ -1,11 +1,11 @@
 import { mixWord } from "@espalier/core";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import type { EngineContext } from "../http/engine-context.ts";
+import { type JsonObject, optionalBoolean, optionalInteger, optionalString } from "../http/body-fields.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { ApiError, wrongField } from "../http/exchange.ts";
+import type { EngineContext } from "../serving/engine-context.ts";
 import { createGeneratedText, hashTokens, naturalLength } from "../text/generated-text.ts";
 import type { Leg } from "../transfer/leg.ts";
-import { type JsonObject, optionalBoolean, optionalInteger, optionalString } from "./body-fields.ts";
 import type { AnswerWriter } from "./structured-answers.ts";
 
 /** Limit of an answer when the caller gives none. */

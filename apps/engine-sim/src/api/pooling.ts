@@ -1,9 +1,4 @@
 import type { RequestReport } from "@espalier/engine-model";
-import { deliver } from "../http/deliver.ts";
-import type { EngineContext } from "../http/engine-context.ts";
-import type { Exchange } from "../http/exchange.ts";
-import { wrongField } from "../http/exchange.ts";
-import { hashTokens, unitDraw } from "../text/generated-text.ts";
 import {
   isObject,
   type JsonObject,
@@ -12,7 +7,12 @@ import {
   optionalString,
   required,
   textList,
-} from "./body-fields.ts";
+} from "../http/body-fields.ts";
+import type { Exchange } from "../http/exchange.ts";
+import { wrongField } from "../http/exchange.ts";
+import { deliver } from "../serving/deliver.ts";
+import type { EngineContext } from "../serving/engine-context.ts";
+import { hashTokens, unitDraw } from "../text/generated-text.ts";
 import { promptsOf } from "./completions.ts";
 import { modelOf, planPooling } from "./planning.ts";
 

@@ -1,19 +1,12 @@
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import type { AnswerFormat } from "../http/answer.ts";
-import { deliver } from "../http/deliver.ts";
-import type { EngineContext } from "../http/engine-context.ts";
+import { isObject, type JsonObject, jsonText, optionalBoolean, optionalString, required } from "../http/body-fields.ts";
 import { ApiError, type Exchange, jsonType, send, sendJson, wrongField } from "../http/exchange.ts";
+import type { AnswerFormat } from "../serving/answer.ts";
+import { deliver } from "../serving/deliver.ts";
+import type { EngineContext } from "../serving/engine-context.ts";
 import type { ChatMessage } from "../text/model-text.ts";
-import {
-  isObject,
-  type JsonObject,
-  jsonText,
-  messageOf,
-  optionalBoolean,
-  optionalString,
-  required,
-} from "./body-fields.ts";
+import { messageOf } from "./chat-messages.ts";
 import { modelOf, outputLimit, planSequence } from "./planning.ts";
 
 /** `POST /v1/responses`; answers are stored unless `store` is false. */
@@ -150,26 +143,3 @@ function createResponseFormat(
 
 const event = (type: string, sequenceNumber: number, data: JsonObject): string =>
   `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: sequenceNumber, ...data })}\n\n`;
-
-/** An answer of the Responses API that can be read, deleted, or continued from. */
-interface StoredResponse {
-  readonly body: string;
-  /** The conversation up to and with this answer. */
-  readonly messages: readonly ChatMessage[];
-}
-
-export type StoredResponses = ReturnType<typeof createStoredResponses>;
-
-/** @param capacity answers kept; the oldest is dropped */
-export function createStoredResponses(capacity: number) {
-  const responses = new Map<string, StoredResponse>();
-  return {
-    get: (id: string): StoredResponse | undefined => responses.get(id),
-    add(id: string, response: StoredResponse): void {
-      responses.set(id, response);
-      if (responses.size > capacity) responses.delete(responses.keys().next().value as string);
-    },
-    remove: (id: string): boolean => responses.delete(id),
-    clear: (): void => responses.clear(),
-  };
-}

@@ -1,9 +1,9 @@
 import { generateSync, type JsonSchema } from "json-schema-faker";
+import { isObject, type JsonObject, optionalObject } from "../http/body-fields.ts";
 import { ApiError, wrongField } from "../http/exchange.ts";
 import type { GeneratedText } from "../text/generated-text.ts";
 import type { ModelText } from "../text/model-text.ts";
 import { createWrittenText } from "../text/written-text.ts";
-import { isObject, type JsonObject, optionalObject } from "./body-fields.ts";
 
 /**
  * Writes the answer that a request prescribes.

@@ -8,7 +8,7 @@ import {
   type TextTokenizer,
   type TokenizerFiles,
 } from "@espalier/tokenizer";
-import { isObject, type JsonObject } from "../api/body-fields.ts";
+import { isObject, type JsonObject } from "../http/body-fields.ts";
 import { ApiError } from "../http/exchange.ts";
 import { chooseWords } from "./generated-text.ts";
 import { type ChatMessage, type ChatPrompt, type ModelText, shippedModelName } from "./model-text.ts";

@@ -8,9 +8,9 @@ import {
   type RemoteSource,
   type TokenRange,
 } from "@espalier/engine-model";
-import { isObject, type JsonObject, optionalObject } from "../api/body-fields.ts";
 import type { SequenceRequest, SimulatedEngine, TimeDriver } from "../engine/simulated-engine.ts";
 import { type FaultTable, pullPath } from "../faults.ts";
+import { isObject, type JsonObject, optionalObject } from "../http/body-fields.ts";
 import { ApiError, readBody, sendJson } from "../http/exchange.ts";
 import { createListener } from "../http/listener.ts";
 import type { ResolvedP2p } from "../options.ts";

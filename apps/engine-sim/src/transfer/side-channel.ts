@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Scheduler } from "@espalier/core";
-import { isObject, type JsonObject } from "../api/body-fields.ts";
 import { type FaultTable, transferPath } from "../faults.ts";
+import { isObject, type JsonObject } from "../http/body-fields.ts";
 import { ApiError, readBody, send, sendJson, textType } from "../http/exchange.ts";
 import type { BlockStore, PutPrompt, StoreChange } from "./block-store.ts";
 import type { LegParts } from "./leg.ts";

@@ -1,4 +1,4 @@
-import { optionalInteger, optionalString } from "../../api/body-fields.ts";
+import { optionalInteger, optionalString } from "../../http/body-fields.ts";
 import { ApiError } from "../../http/exchange.ts";
 import type { Exporter, Importer, Leg, LegInput } from "../leg.ts";
 import { offerOf } from "../leg.ts";

@@ -1,4 +1,4 @@
-import { isObject, type JsonObject, optionalObject } from "../../api/body-fields.ts";
+import { isObject, type JsonObject, optionalObject } from "../../http/body-fields.ts";
 import { ApiError, wrongField } from "../../http/exchange.ts";
 import { blockNames } from "../block-store.ts";
 import {

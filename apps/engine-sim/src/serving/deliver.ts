@@ -2,11 +2,11 @@ import type { RequestReport } from "@espalier/engine-model";
 import { hasErrorEvents } from "../behaviours.ts";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import { injectedStatus } from "../faults.ts";
+import { ApiError, asApiError, type Exchange } from "../http/exchange.ts";
 import type { AnswerExtra, Arrival, Exporter, Importer, Leg } from "../transfer/leg.ts";
 import type { Transfers } from "../transfer/transfers.ts";
 import { Answer, type AnswerFormat, type Generation } from "./answer.ts";
 import type { EngineContext } from "./engine-context.ts";
-import { ApiError, asApiError, type Exchange } from "./exchange.ts";
 
 /** A request, and this engine's part in it if several engines work on it. */
 interface Delivery extends Generation {

@@ -8,10 +8,9 @@ import {
   readState,
   readTransfers,
   restart,
-} from "../api/admin-routes.ts";
-import type { JsonObject } from "../api/body-fields.ts";
-import { chatCompletions } from "../api/chat.ts";
-import { completions } from "../api/completions.ts";
+} from "./api/admin-routes.ts";
+import { chatCompletions } from "./api/chat.ts";
+import { completions } from "./api/completions.ts";
 import {
   detokenize,
   flushCache,
@@ -27,30 +26,15 @@ import {
   tokenize,
   version,
   wakeUp,
-} from "../api/engine-info.ts";
-import { generate } from "../api/generate.ts";
-import { loadAdapter, loadSglangAdapter, unloadAdapter, unloadSglangAdapter } from "../api/lora-adapters.ts";
-import { countTokens, messages } from "../api/messages.ts";
-import { embeddings, rerank, score } from "../api/pooling.ts";
-import { createResponse, deleteResponse, readResponse } from "../api/responses.ts";
-import { rankOf } from "../behaviours.ts";
-import type { EngineContext } from "./engine-context.ts";
-import { ApiError, type Exchange } from "./exchange.ts";
-
-export type Method = "GET" | "POST" | "DELETE";
-
-/** Answers a request. @throws ApiError before anything was sent */
-export type Handler = (context: EngineContext, exchange: Exchange, body: JsonObject) => void | Promise<void>;
-
-export interface Route {
-  readonly methods: Readonly<Partial<Record<Method, Handler>>>;
-  /** Whether it runs the model: faults without a path hit these, and the log keeps them. */
-  readonly isModelRequest: boolean;
-  /** Whether it needs the API key, if one is set. */
-  readonly isGuarded: boolean;
-  /** The only flavour that has it; both unless given. */
-  readonly onlyFor?: CacheFlavour;
-}
+} from "./api/engine-info.ts";
+import { generate } from "./api/generate.ts";
+import { loadAdapter, loadSglangAdapter, unloadAdapter, unloadSglangAdapter } from "./api/lora-adapters.ts";
+import { countTokens, messages } from "./api/messages.ts";
+import { embeddings, rerank, score } from "./api/pooling.ts";
+import { createResponse, deleteResponse, readResponse } from "./api/responses.ts";
+import { rankOf } from "./behaviours.ts";
+import { ApiError } from "./http/exchange.ts";
+import type { Handler, Route } from "./serving/route.ts";
 
 const model = (handler: Handler): Route => ({
   methods: {

@@ -1,6 +1,5 @@
 import type { Clock, Scheduler } from "@espalier/core";
 import type { CacheFlavour } from "@espalier/engine-model";
-import type { StoredResponses } from "../api/responses.ts";
 import type { BehaviourName } from "../behaviours.ts";
 import type { AdapterRegistry } from "../engine/adapters.ts";
 import type { RequestLog } from "../engine/request-log.ts";
@@ -10,6 +9,7 @@ import type { FaultTable } from "../faults.ts";
 import type { ModelText } from "../text/model-text.ts";
 import type { PeerTier } from "../transfer/peer-tier.ts";
 import type { Transfers } from "../transfer/transfers.ts";
+import type { StoredResponses } from "./stored-responses.ts";
 
 /** A request in flight. */
 export interface LiveRequest {

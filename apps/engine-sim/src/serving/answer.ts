@@ -4,9 +4,9 @@ import type { RequestReport } from "@espalier/engine-model";
 import type { Outcome } from "../engine/request-log.ts";
 import type { SequenceListener, SequenceRequest } from "../engine/simulated-engine.ts";
 import type { Fault } from "../faults.ts";
+import { ApiError, asApiError, describeExchange, type Exchange, errorBody, jsonType, send } from "../http/exchange.ts";
 import type { AnswerExtra } from "../transfer/leg.ts";
 import type { EngineContext, LiveRequest } from "./engine-context.ts";
-import { ApiError, asApiError, describeExchange, type Exchange, errorBody, jsonType, send } from "./exchange.ts";
 
 /** The format of an endpoint's answers. */
 export interface AnswerFormat {

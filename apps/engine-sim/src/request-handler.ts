@@ -1,8 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { isObject, type JsonObject, quoteLongIntegers } from "../api/body-fields.ts";
-import { hasErrorEvents } from "../behaviours.ts";
-import { injectedStatus } from "../faults.ts";
-import type { EngineContext } from "./engine-context.ts";
+import { hasErrorEvents } from "./behaviours.ts";
+import { injectedStatus } from "./faults.ts";
+import { isObject, type JsonObject, quoteLongIntegers } from "./http/body-fields.ts";
 import {
   ApiError,
   asApiError,
@@ -12,8 +11,10 @@ import {
   jsonType,
   readBody,
   send,
-} from "./exchange.ts";
-import { type Handler, type Method, type Route, routeFor } from "./routes.ts";
+} from "./http/exchange.ts";
+import { routeFor } from "./routes.ts";
+import type { EngineContext } from "./serving/engine-context.ts";
+import type { Handler, Method, Route } from "./serving/route.ts";
 
 interface RequestHandlerOptions {
   readonly context: EngineContext;

@@ -13,12 +13,12 @@ import {
 export { withMigrationTables } from "./migrate/migration-tables.ts";
 
 /** The documents generated from the code, by file name under `docs/`. */
-export function generatedDocuments(): Readonly<Record<string, string>> {
+export async function generatedDocuments(): Promise<Readonly<Record<string, string>>> {
   return {
     "ERRORS.md": renderErrorDocs(),
     "CONFIGURATION.md": renderConfigurationDocs(),
     "configuration.schema.json": `${JSON.stringify(configJsonSchema, null, 2)}\n`,
-    "openapi.json": `${JSON.stringify(adminApi, null, 2)}\n`,
+    "openapi.json": `${JSON.stringify(await adminApi(), null, 2)}\n`,
     "POLICIES.md": renderPolicyDocs(),
     "PRESETS.md": renderPresetDocs(),
     "METRICS.md": renderMetricDocs(),

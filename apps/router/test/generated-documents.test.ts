@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { generatedDocuments, withLayouts, withMigrationTables } from "../src/generated-documents.ts";
 
-const documents = Object.entries(generatedDocuments());
+const documents = Object.entries(await generatedDocuments());
 
 test.each(documents)("docs/%s is what the code says; `npm run docs` renews it", (name, text) => {
   const path = new URL(`../../../docs/${name}`, import.meta.url);

@@ -49,7 +49,7 @@ async function commandsAndFlags(): Promise<readonly string[]> {
   return program.commands.flatMap((command) => flagsOf(command, command.name()));
 }
 
-const api = adminApi as unknown as {
+const api = (await adminApi()) as unknown as {
   readonly paths: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
   readonly components: { readonly schemas: Readonly<Record<string, Schema>> };
 };

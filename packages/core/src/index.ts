@@ -62,7 +62,6 @@ export {
   type JsonObject,
   scanBody,
 } from "./json-body/index.ts";
-export { type Described, json, namedSchemas, type ObjectSchema, type Schema } from "./json-schema.ts";
 export { didYouMean } from "./nearest-name.ts";
 export {
   type Connection,

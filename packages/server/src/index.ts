@@ -3,7 +3,7 @@
  */
 
 export { renderReservedDocs } from "@espalier/routing";
-export { adminApi } from "./admin/admin-api.ts";
+export { adminApi } from "./admin/admin-app.ts";
 export type { DashboardPage, PageFile } from "./admin/dashboard.ts";
 export type { Explanation } from "./admin/explain-request.ts";
 export type { PastRequest } from "./admin/past-decisions.ts";

@@ -14,7 +14,7 @@ afterEach(async () => {
 });
 
 /** What the dashboard adds is tested by itself. */
-const noRoutes = { registerGuarded() {}, registerOpen() {} };
+const routes = {} as AdminDependencies["dashboard"]["routes"];
 
 async function start(changes: Partial<AdminDependencies> = {}) {
   const rig: FeedsRig = await startFeedsRig();
@@ -32,9 +32,9 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     mesh: () => undefined,
     assignedRoleOf: () => undefined,
     operators: { add: () => asEngineId("a"), remove: () => {} },
-    dashboard: { who: createWhoMayRead({ origins: () => [], isOpen: !changes.keySha256 }), ...noRoutes },
+    dashboard: { who: createWhoMayRead({ origins: () => [], isOpen: !changes.keySha256 }), routes },
     describeConfig: () => ({ policy: "least_work" }),
-    reload: () => ({ trigger: "admin", atMs: 0, applied: [], needsRestart: [], error: undefined }),
+    reload: () => ({ trigger: "admin", atMs: 0, applied: [], needsRestart: [] }),
     explain: async () => ({}),
     past: { find: async (requestId) => ({ requestId, router: null, decisions: [] }) },
     maxExplainedBytes: 100_000,

@@ -4,6 +4,7 @@ import type { PromptBlocks } from "@espalier/routing";
 import { createVirtualTime, waitFor } from "@espalier/testing";
 import fastify from "fastify";
 import { expect, onTestFinished, test } from "vitest";
+import { describeRoutes } from "../src/admin/admin-api.ts";
 import {
   createRecorder,
   type EndedRequest,
@@ -154,6 +155,7 @@ test("one recording too many is refused, until another one ends; without any the
   const cancels = Array.from({ length: maxRecordings }, () => recorder.record(salt, () => {}));
   expect([recorder.isOn, recorder.record(salt, () => {})]).toEqual([true, undefined]);
   const app = fastify();
+  describeRoutes(app);
   registerRecording(app, { recorder, logger: silentLogger, scheduler });
   const ask = async (headers: Record<string, string>) =>
     (await app.inject({ url: "/admin/recording", headers })).json() as { code: string };
@@ -170,6 +172,7 @@ test("one recording too many is refused, until another one ends; without any the
 test("what a slow reader has no room for is left out and counted, and it gets the next request", async () => {
   const recorder = startRecorder();
   const app = fastify();
+  describeRoutes(app);
   registerRecording(app, { recorder, logger: silentLogger, scheduler });
   onTestFinished(() => app.close());
   await app.listen({ port: 0, host: "127.0.0.1" });

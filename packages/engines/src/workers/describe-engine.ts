@@ -1,78 +1,82 @@
-import { type Described, json } from "@espalier/core";
+import { closed, type Described, nullable, record, Type } from "@espalier/core/schema";
 import type { EngineRecord, Target } from "./engine-record.ts";
 import type { TargetAdapters } from "./target-adapters.ts";
 
-const targetDescription = json.named(
-  "Target",
-  json.object({
-    key: json.text(),
-    usable: json.boolean(),
+const targetDescription = closed(
+  {
+    key: Type.String(),
+    usable: Type.Boolean(),
     /** By its metrics. A target that sleeps is not usable. */
-    asleep: json.boolean(),
-    load: json.object({
-      in_flight: json.integer(),
-      pending_prefill_tokens: json.number(),
-      decode_tokens: json.number(),
-      outstanding_output_tokens: json.number(),
+    asleep: Type.Boolean(),
+    load: closed({
+      in_flight: Type.Integer(),
+      pending_prefill_tokens: Type.Number(),
+      decode_tokens: Type.Number(),
+      outstanding_output_tokens: Type.Number(),
     }),
-    signals: json.object(
+    signals: closed(
       {
-        dialect: json.nullable(json.text()),
-        age_ms: json.nullable(json.number()),
-        running: json.nullable(json.number()),
-        waiting: json.nullable(json.number()),
-        kv_use: json.nullable(json.number()),
-        block_size: json.nullable(json.number()),
-        block_count: json.nullable(json.number()),
-        prompt_tokens_total: json.nullable(json.number()),
-        generation_tokens_total: json.nullable(json.number()),
-        prefix_queries: json.nullable(json.number()),
-        prefix_hits: json.nullable(json.number()),
+        dialect: nullable(Type.String()),
+        age_ms: nullable(Type.Number()),
+        running: nullable(Type.Number()),
+        waiting: nullable(Type.Number()),
+        kv_use: nullable(Type.Number()),
+        block_size: nullable(Type.Number()),
+        block_count: nullable(Type.Number()),
+        prompt_tokens_total: nullable(Type.Number()),
+        generation_tokens_total: nullable(Type.Number()),
+        prefix_queries: nullable(Type.Number()),
+        prefix_hits: nullable(Type.Number()),
       },
-      "Null where the engine's metrics say nothing.",
+      { description: "Null where the engine's metrics say nothing." },
     ),
-    adapters: json.nullable(
-      json.object({
-        slots: json.nullable(json.integer()),
-        running: json.list(json.text()),
-        waiting: json.list(json.text()),
+    adapters: nullable(
+      closed({
+        slots: nullable(Type.Integer()),
+        running: Type.Array(Type.String()),
+        waiting: Type.Array(Type.String()),
         /** Those assumed to be loaded, least recently used first. */
-        loaded: json.list(json.text()),
+        loaded: Type.Array(Type.String()),
       }),
-      "LoRA adapters; null while none was seen or asked for.",
+      { description: "LoRA adapters; null while none was seen or asked for." },
     ),
-  }),
+  },
+  { title: "Target" },
 );
 
 export type TargetDescription = Described<typeof targetDescription>;
 
 /** One engine as plain JSON, for operators. */
-export const engineDescription = json.object({
-  id: json.text(),
-  url: json.text(),
-  state: json.text(),
-  reason: json.text(),
-  since: json.dateTime(),
-  draining: json.boolean(),
-  models: json.nullable(json.list(json.text()), "Null until known."),
-  role: json.oneOf(["both", "prefill", "decode"]),
-  kv_transfer: json.nullable(json.text(), "The protocol by which it hands over KV blocks."),
-  kv_pull: json.nullable(json.text(), "The protocol by which it fetches KV blocks of prompts from other engines."),
-  weight: json.number(),
-  labels: json.record(json.text()),
-  region: json.nullable(json.text(), "Where it is; null if that is not known."),
-  /** In milliseconds, to the hundredth. */
-  network_ms: json.nullable(json.number(), "Round trip between this router and it; null until it is measured."),
-  /** `overruled`: it is ignored, because those of too many engines are open. */
-  breaker: json.object({ state: json.text(), reason: json.text(), overruled: json.boolean() }),
-  /** `overruled`: it is tried although it is down, because too few engines of a model are up. */
-  health: json.object({
-    last_outcome: json.nullable(json.text()),
-    consecutive_failures: json.integer(),
-    consecutive_successes: json.integer(),
-    overruled: json.boolean(),
+export const engineDescription = closed({
+  id: Type.String(),
+  url: Type.String(),
+  state: Type.String(),
+  reason: Type.String(),
+  since: Type.String({ format: "date-time" }),
+  draining: Type.Boolean(),
+  models: nullable(Type.Array(Type.String()), { description: "Null until known." }),
+  role: Type.Enum(["both", "prefill", "decode"]),
+  kv_transfer: nullable(Type.String(), { description: "The protocol by which it hands over KV blocks." }),
+  kv_pull: nullable(Type.String(), {
+    description: "The protocol by which it fetches KV blocks of prompts from other engines.",
   }),
-  targets: json.list(targetDescription),
+  weight: Type.Number(),
+  labels: record(Type.String()),
+  region: nullable(Type.String(), { description: "Where it is; null if that is not known." }),
+  /** In milliseconds, to the hundredth. */
+  network_ms: nullable(Type.Number(), {
+    description: "Round trip between this router and it; null until it is measured.",
+  }),
+  /** `overruled`: it is ignored, because those of too many engines are open. */
+  breaker: closed({ state: Type.String(), reason: Type.String(), overruled: Type.Boolean() }),
+  /** `overruled`: it is tried although it is down, because too few engines of a model are up. */
+  health: closed({
+    last_outcome: nullable(Type.String()),
+    consecutive_failures: Type.Integer(),
+    consecutive_successes: Type.Integer(),
+    overruled: Type.Boolean(),
+  }),
+  targets: Type.Array(targetDescription),
 });
 
 export type EngineDescription = Described<typeof engineDescription>;

@@ -1,4 +1,5 @@
-import { type Cancel, type Clock, type Described, json, type Startable } from "@espalier/core";
+import type { Cancel, Clock, Startable } from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import type { Link } from "../link/link.ts";
 import type { RefusedPeer } from "../link/links.ts";
 import type { Member } from "../replica-ports.ts";
@@ -31,22 +32,22 @@ export interface BackendDescription {
   readonly waitingFor: readonly string[];
 }
 
-export const memberDescription = json.object({
-  router: json.text(),
-  epoch: json.integer(),
-  state: json.text<Member["state"]>(),
-  isDraining: json.boolean(),
-  region: json.nullable(json.text(), "Where it says that it is."),
-  address: json.nullable(json.text()),
-  isLinked: json.boolean(),
-  roundTripMs: json.nullable(json.number()),
+export const memberDescription = closed({
+  router: Type.String(),
+  epoch: Type.Integer(),
+  state: Type.Unsafe<Member["state"]>(Type.String()),
+  isDraining: Type.Boolean(),
+  region: nullable(Type.String(), { description: "Where it says that it is." }),
+  address: nullable(Type.String()),
+  isLinked: Type.Boolean(),
+  roundTripMs: nullable(Type.Number()),
   /** How long its latest changes took to arrive, by its own clock and this router's; null where unknown. */
-  lagMs: json.nullable(json.number()),
-  sentBytes: json.number(),
-  receivedBytes: json.number(),
-  sentBytesPerS: json.number(),
-  receivedBytesPerS: json.number(),
-  bufferedBytes: json.number(),
+  lagMs: nullable(Type.Number()),
+  sentBytes: Type.Number(),
+  receivedBytes: Type.Number(),
+  sentBytesPerS: Type.Number(),
+  receivedBytesPerS: Type.Number(),
+  bufferedBytes: Type.Number(),
 });
 
 export type MemberDescription = Described<typeof memberDescription>;

@@ -4,10 +4,8 @@ import {
   type Connection,
   type ConnectionEnd,
   type ConnectionObserver,
-  type Described,
   EspalierError,
   isLoopback,
-  json,
   type Logger,
   plainHost,
   type RouterId,
@@ -15,6 +13,7 @@ import {
   type Startable,
   type Transport,
 } from "@espalier/core";
+import { closed, type Described, Type } from "@espalier/core/schema";
 import { type LinkEnd, maxSecrets, type Rejection, type VersionRange } from "../wire/link-frames.ts";
 import { createNonce } from "../wire/secure-nonce.ts";
 import { Dialer, type DialTarget } from "./dialer.ts";
@@ -362,14 +361,14 @@ export interface RejectedPeer {
 }
 
 /** A handshake that one of both ends refuses, perhaps again and again. */
-export const refusedPeer = json.object({
-  address: json.text("What this router dialed, or the host that dialed it."),
-  by: json.oneOf(["us", "peer"]),
-  reason: json.text<Rejection["reason"]>(),
-  detail: json.text(),
-  count: json.integer(),
-  firstMs: json.number("Milliseconds since the Unix epoch."),
-  lastMs: json.number("Milliseconds since the Unix epoch."),
+export const refusedPeer = closed({
+  address: Type.String({ description: "What this router dialed, or the host that dialed it." }),
+  by: Type.Enum(["us", "peer"]),
+  reason: Type.Unsafe<Rejection["reason"]>(Type.String()),
+  detail: Type.String(),
+  count: Type.Integer(),
+  firstMs: Type.Number({ description: "Milliseconds since the Unix epoch." }),
+  lastMs: Type.Number({ description: "Milliseconds since the Unix epoch." }),
 });
 
 export type RefusedPeer = Described<typeof refusedPeer>;

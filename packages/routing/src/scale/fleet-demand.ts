@@ -1,13 +1,5 @@
-import {
-  type Cancel,
-  type Clock,
-  counterBy,
-  type Described,
-  json,
-  type Meter,
-  type Scheduler,
-  type Startable,
-} from "@espalier/core";
+import { type Cancel, type Clock, counterBy, type Meter, type Scheduler, type Startable } from "@espalier/core";
+import { closed, type Described, Type } from "@espalier/core/schema";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 import type { WaitingWork } from "../admission/index.ts";
 import type { RoutingTarget } from "../routing-target.ts";
@@ -58,23 +50,26 @@ export interface FleetDemandOptions {
 }
 
 /** How many engines the load of a model needs, and by what. */
-export const modelDemand = json.object({
-  model: json.text(),
+export const modelDemand = closed({
+  model: Type.String(),
   /** 0 for a model that nobody has used for a while. */
-  wanted: json.object(
-    { both: json.integer(), prefill: json.integer(), decode: json.integer() },
-    "Engines that the load needs, by what they do.",
+  wanted: closed(
+    { both: Type.Integer(), prefill: Type.Integer(), decode: Type.Integer() },
+    { description: "Engines that the load needs, by what they do." },
   ),
   /** Before it is divided by the utilization and rounded up. */
-  load: json.object({ both: json.number(), prefill: json.number(), decode: json.number() }, "In engines at full use."),
-  engines: json.integer("Engines that can take requests."),
-  requestsPerS: json.number("Requests that arrive in a second."),
+  load: closed(
+    { both: Type.Number(), prefill: Type.Number(), decode: Type.Number() },
+    { description: "In engines at full use." },
+  ),
+  engines: Type.Integer({ description: "Engines that can take requests." }),
+  requestsPerS: Type.Number({ description: "Requests that arrive in a second." }),
   /** In milliseconds: prompt and answer. */
-  costMs: json.number("Engine time of a request."),
-  waiting: json.integer("Requests that wait in routers."),
-  inFlight: json.integer("Requests at engines."),
-  batch: json.number("Requests that an engine serves together."),
-  msPerOutputToken: json.number("Time of a token of an answer, as clients see it."),
+  costMs: Type.Number({ description: "Engine time of a request." }),
+  waiting: Type.Integer({ description: "Requests that wait in routers." }),
+  inFlight: Type.Integer({ description: "Requests at engines." }),
+  batch: Type.Number({ description: "Requests that an engine serves together." }),
+  msPerOutputToken: Type.Number({ description: "Time of a token of an answer, as clients see it." }),
 });
 
 export type ModelDemand = Described<typeof modelDemand>;

@@ -2,6 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { isIP } from "node:net";
 import { EspalierError, isLoopback, plainHost } from "@espalier/core";
 import type { FastifyInstance } from "fastify";
+import { bare, error } from "../lifecycle/answer-schemas.ts";
 import { isProbe } from "../lifecycle/readiness.ts";
 
 interface WhoMayReadOptions {
@@ -95,7 +96,14 @@ function hostRefused(): EspalierError {
 /** Browsers send preflights without a key. */
 export function registerPreflights(app: FastifyInstance): void {
   for (const path of readablePaths) {
-    app.options(path, () => {
+    const name = path.slice("/admin/".length);
+    const schema = {
+      operationId: `preflight${name[0]?.toUpperCase()}${name.slice(1)}`,
+      summary: "A browser's question whether a page of another router may read it.",
+      ...{ security: [], tags: ["dashboard"] },
+      response: { 204: bare("A page of another router of the mesh may read it."), 404: error("Any other page.") },
+    };
+    app.options(path, { schema }, () => {
       throw new EspalierError("path_not_found");
     });
   }

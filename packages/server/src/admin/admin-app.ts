@@ -2,20 +2,25 @@ import { createHash, timingSafeEqual } from "node:crypto";
 import type { Server } from "node:http";
 import { errorResponse } from "@espalier/api";
 import { EspalierError } from "@espalier/core";
+import { closed, type TSchema, Type } from "@espalier/core/schema";
 import type { FastifyHttpOptions, FastifyInstance, FastifyRequest } from "fastify";
 import fastify from "fastify";
 import { createOpenAnswers } from "../data-plane/client-connections.ts";
 import { fromFastifyError } from "../data-plane/error-reply.ts";
+import { answer, described, error } from "../lifecycle/answer-schemas.ts";
 import { httpsOptions, type TlsMaterial } from "../lifecycle/certificates.ts";
 import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
-import type { ReloadOutcome } from "../lifecycle/reloader.ts";
+import { type ReloadOutcome, reloadOutcome } from "../lifecycle/reloader.ts";
 import { headFault, originForm } from "../lifecycle/request-head.ts";
-import type { MeshDescription } from "../mesh/describe-mesh.ts";
-import type { FeedReport } from "../prefix/engine-feeds.ts";
+import { type MeshDescription, meshDescription, meshOff } from "../mesh/describe-mesh.ts";
+import { type FeedReport, feedReport } from "../prefix/engine-feeds.ts";
+import { scaleReport } from "../scale/scale-parts.ts";
 import { guardAdmin, registerPreflights } from "./admin-access.ts";
-import { adminApi } from "./admin-api.ts";
-import type { DashboardParts } from "./dashboard.ts";
-import type { PastDecisions } from "./past-decisions.ts";
+import { describeGuard, describeRoutes, descriptionOf } from "./admin-api.ts";
+import { type DashboardParts, registerDashboard, registerIndex, registerPage } from "./dashboard.ts";
+import { explanation } from "./explain-request.ts";
+import { type PastDecisions, pastRequest } from "./past-decisions.ts";
+import { routerStatus } from "./router-status.ts";
 import { type ById, registerWorkers, type WorkerRoutesDependencies } from "./worker-routes.ts";
 
 export interface AdminDependencies extends WorkerRoutesDependencies {
@@ -31,7 +36,7 @@ export interface AdminDependencies extends WorkerRoutesDependencies {
   readonly mesh: () => MeshDescription | undefined;
   /** The compiled configuration with its secrets masked. */
   readonly describeConfig: () => unknown;
-  readonly dashboard: Pick<DashboardParts, "who" | "registerGuarded" | "registerOpen">;
+  readonly dashboard: Pick<DashboardParts, "who" | "routes">;
   /** For `POST /admin/reload`. */
   readonly reload: () => ReloadOutcome;
   /** For `POST /admin/explain`. */
@@ -51,7 +56,7 @@ const maxParamLength = 2_048;
 
 /** The operators' application: metrics, engines, configuration. It has its own listener. */
 export function createAdminApp(dependencies: AdminDependencies): FastifyInstance {
-  const { logger, readiness, renderMetrics, dashboard } = dependencies;
+  const { logger, readiness, dashboard } = dependencies;
   const options = {
     logger: false,
     bodyLimit: maxAdminBodyBytes,
@@ -74,31 +79,103 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
   // Pages can send text without a preflight.
   app.removeContentTypeParser("text/plain");
   guardAdmin(app, dashboard.who);
-  registerProbes(app, readiness);
-  registerPreflights(app);
-  dashboard.registerOpen(app);
+  describeRoutes(app);
+  app.register(async (open) => {
+    registerProbes(open, readiness);
+    registerPreflights(open);
+    registerIndex(open, dashboard.routes.files !== undefined);
+    registerPage(open, dashboard.routes.files, dashboard.routes.origins);
+  });
   app.register(async (guarded) => {
     guarded.addHook("onRequest", async ({ headers }) => checkKey(dependencies.keySha256, headers.authorization));
-    guarded.get("/metrics", async (_, reply) => {
-      const { contentType, body } = await renderMetrics();
-      return reply.type(contentType).send(body);
-    });
-    guarded.get("/admin/status", async () => dependencies.status());
-    guarded.get("/admin/scale", async () => dependencies.scale());
-    guarded.get("/admin/config", async () => dependencies.describeConfig());
-    guarded.get("/admin/openapi.json", async () => adminApi);
-    guarded.post("/admin/reload", async (_, reply) => {
-      const outcome = dependencies.reload();
-      return reply.code(outcome.error ? 422 : 200).send(outcome);
-    });
-    guarded.get("/admin/feeds", async () => ({ feeds: dependencies.feeds() }));
-    guarded.get("/admin/mesh", async () => dependencies.mesh() ?? { backend: "off" });
-    dashboard.registerGuarded(guarded);
-    guarded.get<ById>("/admin/requests/:id", ({ params }) => dependencies.past.find(params.id));
+    describeGuard(guarded);
+    registerRouter(guarded, dependencies);
+    registerDashboard(guarded, dashboard.routes);
     registerExplain(guarded, dependencies.explain, dependencies.maxExplainedBytes);
     registerWorkers(guarded, dependencies);
   });
   return app;
+}
+
+/** The description of the admin API, `docs/openapi.json`: what any router's `GET /admin/openapi.json` answers. */
+export async function adminApi(): Promise<Readonly<Record<string, unknown>>> {
+  // Nothing is asked of what the routes answer from.
+  const app = createAdminApp({ dashboard: { routes: {} } } as unknown as AdminDependencies);
+  await app.ready();
+  return descriptionOf(app);
+}
+
+/** Routes about the router itself. */
+function registerRouter(app: FastifyInstance, dependencies: AdminDependencies): void {
+  const get = (path: string, summary: string, schema: TSchema, read: () => unknown) => {
+    const operationId = path.replace(/^.*\/|\..*$/g, "");
+    const described200 = { 200: described(schema) };
+    app.get(path, { schema: { operationId, summary, tags: ["router"], response: described200 } }, async () => read());
+  };
+  const page = {
+    operationId: "metrics",
+    summary: "Metrics in Prometheus' text format (docs/METRICS.md).",
+    ...{ tags: ["metrics"], response: { 200: answer("One page.", Type.String(), "text/plain") } },
+  };
+  app.get("/metrics", { schema: page }, async (_, reply) => {
+    const { contentType, body } = await dependencies.renderMetrics();
+    return reply.type(contentType).send(body);
+  });
+  get("/admin/status", "How the router is, and what it shares with which others.", routerStatus, dependencies.status);
+  get(
+    "/admin/scale",
+    "How many engines the load of each model needs, over all routers.",
+    scaleReport,
+    dependencies.scale,
+  );
+  get(
+    "/admin/config",
+    "The configuration in force, every default written out, secrets masked.",
+    Type.Object({}, { description: "As docs/configuration.schema.json describes it." }),
+    dependencies.describeConfig,
+  );
+  get(
+    "/admin/openapi.json",
+    "This description of the admin API.",
+    Type.Object(
+      { openapi: Type.String(), info: Type.Object({}), paths: Type.Object({}) },
+      { description: "An OpenAPI 3.1 document." },
+    ),
+    () => descriptionOf(app),
+  );
+  get("/admin/feeds", "The KV event feeds of engines and pools.", closed({ feeds: Type.Array(feedReport) }), () => ({
+    feeds: dependencies.feeds(),
+  }));
+  get(
+    "/admin/mesh",
+    "This router's place among the others.",
+    Type.Union([meshDescription, meshOff]),
+    () => dependencies.mesh() ?? { backend: "off" },
+  );
+  const reload = {
+    operationId: "reload",
+    ...{ summary: "Read the configuration again.", tags: ["router"] },
+    response: {
+      200: answer("What became of it.", reloadOutcome),
+      422: answer("It is not valid; the old one stays.", reloadOutcome),
+    },
+  };
+  app.post("/admin/reload", { schema: reload }, async (_, reply) => {
+    const outcome = dependencies.reload();
+    return reply.code(outcome.error ? 422 : 200).send(outcome);
+  });
+  const request = {
+    operationId: "pastRequest",
+    summary: "What was decided about a request, at this router or another one of its mesh, and why.",
+    tags: ["router"],
+    params: Type.Object({ id: Type.String({ description: "`x-request-id` of the answer." }) }),
+    response: {
+      200: described(pastRequest),
+      404: error("No router of the mesh has it."),
+      429: error("Too many others are looked for."),
+    },
+  };
+  app.get<ById>("/admin/requests/:id", { schema: request }, ({ params }) => dependencies.past.find(params.id));
 }
 
 function checkKey(expected: Buffer | undefined, authorization: string | undefined): void {
@@ -124,8 +201,29 @@ function registerExplain(app: FastifyInstance, explain: Explain, maxBodyBytes: n
     asked.addContentTypeParser("*", { parseAs: "buffer", bodyLimit: maxBodyBytes }, (_, body, done) =>
       done(null, body),
     );
-    asked.post<{ Querystring: { endpoint?: string } }>("/admin/explain", { bodyLimit: maxBodyBytes }, (request) =>
-      explain(request, request.query.endpoint),
+    const schema = {
+      operationId: "explain",
+      summary: "Where a request would go, and why. Nothing is sent to an engine.",
+      tags: ["router"],
+      querystring: Type.Object({
+        endpoint: Type.Optional(
+          Type.String({
+            description: "`chat`, `completions`, `messages`, `responses`, or a path; guessed of the body unless given.",
+          }),
+        ),
+      }),
+      body: Type.Object({}, { description: "The request's body, as a client would send it, with its headers." }),
+      response: {
+        200: described(explanation),
+        400: error("As the request itself would be refused."),
+        404: error("No engine serves the model, or there is no such endpoint."),
+        413: error("The body is too long."),
+      },
+    };
+    asked.post<{ Querystring: { endpoint?: string } }>(
+      "/admin/explain",
+      { schema, bodyLimit: maxBodyBytes },
+      (request) => explain(request, request.query.endpoint),
     );
   });
 }

@@ -2,26 +2,26 @@ import type { IncomingMessage, Server } from "node:http";
 import {
   asRouterId,
   type Clock,
-  type Described,
   EspalierError,
-  json,
   type Logger,
   type Meter,
   type Scheduler,
   type Startable,
 } from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import { createYWebsocketEndpoint, type Origin } from "@espalier/mesh";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import type { CompiledConfig } from "../config/index.ts";
+import { answer, bare, described, error } from "../lifecycle/answer-schemas.ts";
 import { advertisedHost } from "../mesh/mesh-parts.ts";
 import { createOverview, keysByIndex } from "../mesh/overview.ts";
 import type { RouterContext } from "../router-context.ts";
 import { createWhoMayRead, isLocalOrigin, type WhoMayRead } from "./admin-access.ts";
 import { createAdminPeers } from "./admin-peers.ts";
-import { registerDecisions } from "./decision-feed.ts";
-import { createHistory, registerHistory } from "./history.ts";
-import { createPrefixReporter } from "./prefix-report.ts";
-import { registerRecording } from "./recorder.ts";
+import { type DecisionFeed, registerDecisions } from "./decision-feed.ts";
+import { createHistory, type History, registerHistory } from "./history.ts";
+import { createPrefixReporter, prefixesReport } from "./prefix-report.ts";
+import { type Recorder, registerRecording } from "./recorder.ts";
 
 /** The dashboard page, provided by the embedding program. */
 export interface DashboardPage {
@@ -31,13 +31,13 @@ export interface DashboardPage {
 }
 
 /** What the page needs to begin. */
-export const dashboardAnswer = json.named(
-  "Dashboard",
-  json.object({
-    router: json.text(),
-    document: json.text("Name of the overview's document below `/yjs/`."),
-    killCommand: json.nullable(json.text(), "For demonstrations."),
-  }),
+const dashboardAnswer = closed(
+  {
+    router: Type.String(),
+    document: Type.String({ description: "Name of the overview's document below `/yjs/`." }),
+    killCommand: nullable(Type.String(), { description: "For demonstrations." }),
+  },
+  { title: "Dashboard" },
 );
 
 interface DashboardPartsOptions {
@@ -60,12 +60,51 @@ export interface DashboardParts extends Startable {
   readonly who: WhoMayRead;
   /** Admin listeners of the other live routers, as far as they announce them. */
   peers(): readonly { readonly router: string; readonly adminUrl: string }[];
-  /** Registers the endpoints that require the key. */
-  registerGuarded(app: FastifyInstance): void;
-  /** Registers the page itself and what `/` answers, which require no key. */
-  registerOpen(app: FastifyInstance): void;
+  readonly routes: DashboardRoutes;
   /** Lets stock y-websocket clients follow this router's shared state and its overview, read-only, at `/yjs/`. */
   serveDocuments(server: Server): void;
+}
+
+/** What the routes of the dashboard answer from. */
+export interface DashboardRoutes {
+  readonly describe: () => Described<typeof dashboardAnswer>;
+  readonly prefixes: (below: string | undefined) => Described<typeof prefixesReport>;
+  readonly history: Pick<History, "report">;
+  readonly decisions: DecisionFeed;
+  readonly recorder: Recorder;
+  readonly logger: Logger;
+  readonly scheduler: Scheduler;
+  /** Of the page; undefined where it is not shown. */
+  readonly files: readonly PageFile[] | undefined;
+  /** Origins of the other routers. */
+  readonly origins: () => readonly string[];
+}
+
+/** Registers the endpoints that require the key. */
+export function registerDashboard(app: FastifyInstance, routes: DashboardRoutes): void {
+  const start = {
+    operationId: "dashboard",
+    summary: "What the dashboard's page needs to begin.",
+    ...{ tags: ["dashboard"], response: { 200: described(dashboardAnswer) } },
+  };
+  app.get("/admin/dashboard", { schema: start }, async () => routes.describe());
+  const shared = {
+    operationId: "prefixes",
+    summary: "What prompts have in common, and which engines have it.",
+    tags: ["dashboard"],
+    querystring: Type.Object({
+      below: Type.Optional(
+        Type.String({ description: "Hash of a prefix: that one comes first, and the others continue it." }),
+      ),
+    }),
+    response: { 200: described(prefixesReport), 400: error("`below` is no hash.") },
+  };
+  app.get<{ Querystring: { below?: string } }>("/admin/prefixes", { schema: shared }, async ({ query }) =>
+    routes.prefixes(query.below),
+  );
+  registerHistory(app, routes.history);
+  registerDecisions(app, routes.decisions, routes.scheduler);
+  registerRecording(app, routes);
 }
 
 export function createDashboardParts(options: DashboardPartsOptions): DashboardParts {
@@ -111,24 +150,15 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
         const adminUrl = state === "alive" ? peers.originOf(router) : undefined;
         return adminUrl === undefined ? [] : [{ router, adminUrl }];
       }),
-    registerGuarded(app) {
-      app.get(
-        "/admin/dashboard",
-        async (): Promise<Described<typeof dashboardAnswer>> => ({
-          router: origin.router,
-          document: overview.document.name,
-          killCommand: page?.killCommand ?? null,
-        }),
-      );
-      app.get<{ Querystring: { below?: string } }>("/admin/prefixes", async ({ query }) => prefixes(query.below));
-      registerHistory(app, history);
-      registerDecisions(app, context.decisions, scheduler);
-      registerRecording(app, { recorder: context.recorder, logger, scheduler });
-    },
-    registerOpen(app) {
-      const shown = config.admin.hasDashboard ? page : undefined;
-      registerIndex(app, shown !== undefined);
-      if (shown) registerPage(app, shown.files, () => peers.origins());
+    routes: {
+      ...{ prefixes, history, logger, scheduler, decisions: context.decisions, recorder: context.recorder },
+      describe: () => ({
+        router: origin.router,
+        document: overview.document.name,
+        killCommand: page?.killCommand ?? null,
+      }),
+      files: config.admin.hasDashboard ? page?.files : undefined,
+      origins: () => peers.origins(),
     },
     serveDocuments(server) {
       const documents = [...(mesh ? [mesh.replica.store] : []), overview.document];
@@ -200,9 +230,18 @@ const indexText = [
   "",
 ].join("\n");
 
+/** A route that needs no key. */
+const open = (operationId: string, summary: string, response: object) => ({
+  ...{ operationId, summary, security: [], tags: ["dashboard"], response },
+});
+const toDashboard = { 302: bare("To `/dashboard/`.") };
+
 /** What is here: the dashboard for browsers, where there is one, else a few paths as text. */
 export function registerIndex(app: FastifyInstance, hasPage: boolean): void {
-  app.get("/", (request, reply) => {
+  const schema = open("root", "Sends browsers to the dashboard, where there is one; else says what is here.", {
+    ...{ 200: answer("A few paths.", Type.String(), "text/plain"), ...toDashboard },
+  });
+  app.get("/", { schema }, (request, reply) => {
     if (hasPage && request.headers.accept?.includes("text/html")) return reply.redirect("/dashboard/");
     return reply.type("text/plain; charset=utf-8").send(indexText);
   });
@@ -212,10 +251,15 @@ export function registerIndex(app: FastifyInstance, hasPage: boolean): void {
  * Serves `/dashboard/`. The files are public; the page requests its data with the key that its
  * user enters.
  *
+ * @param files undefined where no page is shown: then nothing is found here
  * @param origins those of the other routers, read each time the page is loaded
  */
-export function registerPage(app: FastifyInstance, files: readonly PageFile[], origins: () => readonly string[]): void {
-  const byName = new Map(files.map((file) => [file.name, file]));
+export function registerPage(
+  app: FastifyInstance,
+  files: readonly PageFile[] | undefined,
+  origins: () => readonly string[],
+): void {
+  const byName = new Map(files?.map((file) => [file.name, file]));
   const send = (reply: FastifyReply, file: PageFile, text: string): FastifyReply =>
     reply
       .headers({ ...commonHeaders, "cache-control": "no-cache" })
@@ -228,13 +272,23 @@ export function registerPage(app: FastifyInstance, files: readonly PageFile[], o
     reply.header("content-security-policy", contentPolicy(allowed));
     return send(reply, index, index.text.replace(originsPlace, `data-origins="${allowed.join(" ")}"`));
   };
-  app.get("/dashboard", (_, reply) => reply.redirect("/dashboard/"));
-  app.get("/dashboard/", (_, reply) => sendIndex(reply));
-  app.get<{ Params: { name: string } }>("/dashboard/:name", ({ params }, reply) => {
+  const redirect = open("dashboardRedirect", "Sends browsers to the dashboard.", toDashboard);
+  app.get("/dashboard", { schema: redirect }, (_, reply) => {
+    if (!files) throw new EspalierError("path_not_found");
+    return reply.redirect("/dashboard/");
+  });
+  const index = open("dashboardPage", "The dashboard's page.", {
+    ...{ 200: answer("The page.", Type.String(), "text/html"), 404: error("It was not built.") },
+  });
+  app.get("/dashboard/", { schema: index }, (_, reply) => sendIndex(reply));
+  const file = open("dashboardFile", "A file of the dashboard's page.", {
+    ...{ 200: answer("The file.", Type.String(), "*/*"), 404: error("There is no such file.") },
+  });
+  app.get<{ Params: { name: string } }>("/dashboard/:name", { schema: file }, ({ params }, reply) => {
     if (params.name === "index.html") return sendIndex(reply);
-    const file = byName.get(params.name);
-    if (!file) throw new EspalierError("path_not_found");
-    return send(reply, file, file.text);
+    const found = byName.get(params.name);
+    if (!found) throw new EspalierError("path_not_found");
+    return send(reply, found, found.text);
   });
 }
 

@@ -1,44 +1,46 @@
 import type { ServerResponse } from "node:http";
-import { type Cancel, type Described, EspalierError, hashOf, json, type Scheduler } from "@espalier/core";
+import { type Cancel, EspalierError, hashOf, type Scheduler } from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import type { Target } from "@espalier/engines";
 import type { RequestLifecycle } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
+import { answer, error } from "../lifecycle/answer-schemas.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { getStream } from "./get-stream.ts";
 import { describePull, pullReport } from "./pull-report.ts";
 
 /** One routing decision. Contains no text of the prompt. */
-export const describedDecision = json.object({
-  atMs: json.number("Milliseconds since the Unix epoch."),
-  endpoint: json.text(),
-  model: json.text(),
-  policy: json.text(),
-  reason: json.text(),
-  target: json.text(),
-  promptTokens: json.number(),
+export const describedDecision = closed({
+  atMs: Type.Number({ description: "Milliseconds since the Unix epoch." }),
+  endpoint: Type.String(),
+  model: Type.String(),
+  policy: Type.String(),
+  reason: Type.String(),
+  target: Type.String(),
+  promptTokens: Type.Number(),
   /** How many of these the target probably has cached, KV pools included. */
-  matchedTokens: json.number(),
+  matchedTokens: Type.Number(),
   /** Null for requests that are never queued. */
-  class: json.nullable(json.text()),
-  queuedMs: json.number(),
+  class: nullable(Type.String()),
+  queuedMs: Type.Number(),
   /** Counts from 1; later attempts follow failed ones. */
-  attempt: json.integer(),
+  attempt: Type.Integer(),
   /** The prefill engine of a disaggregated request. */
-  prefillWorker: json.nullable(json.text()),
+  prefillWorker: nullable(Type.String()),
   pull: pullReport,
 });
 
 export type DescribedDecision = Described<typeof describedDecision>;
 
 /** A decision as watchers get it. */
-const decision = json.object({
+const decision = closed({
   /** Counts up from 1 while there are watchers. */
-  number: json.integer(),
+  number: Type.Integer(),
   ...describedDecision.properties,
-  requestId: json.text("By which GET /admin/requests/{id} says more."),
+  requestId: Type.String({ description: "By which GET /admin/requests/{id} says more." }),
   /** An opaque name of the session, the same in every router; null without one. */
-  session: json.nullable(json.text()),
+  session: nullable(Type.String()),
 });
 
 type Decision = Described<typeof decision>;
@@ -49,12 +51,12 @@ interface DecidedFor {
   readonly sessionKey: string | undefined;
 }
 
-export const decisionBatch = json.named(
-  "DecisionBatch",
-  json.object({
-    decisions: json.list(decision),
-    skipped: json.integer("Decisions that were not told, because there were too many."),
-  }),
+export const decisionBatch = closed(
+  {
+    decisions: Type.Array(decision),
+    skipped: Type.Integer({ description: "Decisions that were not told, because there were too many." }),
+  },
+  { title: "DecisionBatch" },
 );
 
 export type DecisionBatch = Described<typeof decisionBatch>;
@@ -176,7 +178,16 @@ const maxWaitingBytes = 262_144;
 /** `GET /admin/decisions`: streams new decisions as server-sent events. */
 export function registerDecisions(app: FastifyInstance, feed: DecisionFeed, scheduler: Scheduler): void {
   const head = { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" };
-  getStream(app, "/admin/decisions", head, (_, raw) => {
+  const schema = {
+    operationId: "decisions",
+    summary: "Decisions from now on, as server-sent events named `decisions`, whose data is a `DecisionBatch`.",
+    tags: ["dashboard"],
+    response: {
+      200: answer("A stream without end; a comment every two seconds.", decisionBatch, "text/event-stream"),
+      503: error("Too many read it already."),
+    },
+  };
+  getStream(app, "/admin/decisions", schema, head, (_, raw) => {
     const reader = createReader(raw);
     const cancelWatch = feed.watch(reader.tell);
     if (!cancelWatch) throw new EspalierError("overloaded");

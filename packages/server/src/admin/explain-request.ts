@@ -1,5 +1,6 @@
 import { type Endpoint, endpoints } from "@espalier/api";
-import { type Described, EspalierError, json, silentMeter } from "@espalier/core";
+import { EspalierError, silentMeter } from "@espalier/core";
+import { closed, type Described, nullable, record, Type } from "@espalier/core/schema";
 import type { ChoiceReason } from "@espalier/policies";
 import type { ExplainedAdmission } from "@espalier/routing";
 import { createSplitMetrics, explainingPolicy, explainSelection, type SplitReason } from "@espalier/routing";
@@ -14,87 +15,88 @@ import { coldPromptOf } from "../routing/admission-parts.ts";
 import { candidateReport, describeCandidates, leftOut, whyLeftOut } from "./explained-candidates.ts";
 import { describePull, pullReport } from "./pull-report.ts";
 
-const promptReport = json.object({
-  tokens: json.number(),
+const promptReport = closed({
+  tokens: Type.Number(),
   /** Number of full blocks looked up; null when the policy ignores prompts. */
-  blocks: json.nullable(json.integer()),
+  blocks: nullable(Type.Integer()),
   /** Tokens per block. */
-  blockSize: json.nullable(json.integer()),
+  blockSize: nullable(Type.Integer()),
   /** Which tokens are known: all, those of the beginning, or only an estimate from the number of bytes. */
-  from: json.oneOf(["tokens", "partial", "bytes", "size"]),
+  from: Type.Enum(["tokens", "partial", "bytes", "size"]),
   /** A prompt field of an unknown layout, which counts by its bytes in the body; null for none. */
-  unread: json.nullable(json.text()),
+  unread: nullable(Type.String()),
 });
 
 /** What a request with an uncached prompt would evict, and whether it would be parked for that. */
-const memoryReport = json.nullable(
-  json.object({
-    patienceMs: json.number(),
-    isHeld: json.boolean(),
+const memoryReport = nullable(
+  closed({
+    patienceMs: Type.Number(),
+    isHeld: Type.Boolean(),
     /**
      * By engine: the share of such a prompt's blocks that would evict blocks likely to be reused. 0 when the engine has
      * free memory or too little is known.
      */
-    losses: json.list(json.object({ key: json.text(), share: json.number() })),
+    losses: Type.Array(closed({ key: Type.String(), share: Type.Number() })),
   }),
 );
 
 /** Whether a request would be disaggregated, in a pool with KV transfer. */
-const splitReport = json.nullable(
-  json.object({
-    reason: json.text<SplitReason>(),
+const splitReport = nullable(
+  closed({
+    reason: Type.Unsafe<SplitReason>(Type.String()),
     /** The protocol and both targets; null when one engine serves the request. */
-    pair: json.nullable(json.object({ protocol: json.text(), prefill: json.text(), decode: json.text() })),
+    pair: nullable(closed({ protocol: Type.String(), prefill: Type.String(), decode: Type.String() })),
     /** Uncached tokens above which it would be disaggregated; null when not computed. */
-    thresholdTokens: json.nullable(json.number()),
+    thresholdTokens: nullable(Type.Number()),
   }),
 );
 
 /** What the router would do with a request now, and why: the answer of `POST /admin/explain`. Times are in milliseconds. */
-export const explanation = json.named(
-  "Explanation",
-  json.object({
+export const explanation = closed(
+  {
     /** This router's id in the mesh; null when it shares nothing. */
-    router: json.nullable(json.text()),
-    endpoint: json.text(),
+    router: nullable(Type.String()),
+    endpoint: Type.String(),
     /** The model's name at engines, after aliases and splits. */
-    model: json.text(),
-    policy: json.text(),
+    model: Type.String(),
+    policy: Type.String(),
     /** Null when no target is usable, as is `choice`. */
-    reason: json.nullable(json.text<ChoiceReason>()),
+    reason: nullable(Type.Unsafe<ChoiceReason>(Type.String())),
     /**
      * The most likely target for serving it without disaggregation; if `probability` is below 1, the choice is random.
      */
-    choice: json.nullable(json.object({ key: json.text(), probability: json.number() })),
+    choice: nullable(closed({ key: Type.String(), probability: Type.Number() })),
     pull: pullReport,
     /** Null in a pool without KV transfer. */
     split: splitReport,
     /** Its admission class; null when admission is off. */
-    service: json.nullable(
-      json.object({
-        class: json.text(),
-        tenant: json.text(),
-        deadlineMs: json.nullable(json.number()),
-        isQueued: json.boolean("Whether it would wait in the router first: the choice is as if it were its turn now."),
+    service: nullable(
+      closed({
+        class: Type.String(),
+        tenant: Type.String(),
+        deadlineMs: nullable(Type.Number()),
+        isQueued: Type.Boolean({
+          description: "Whether it would wait in the router first: the choice is as if it were its turn now.",
+        }),
       }),
     ),
-    overflow: json.nullable(
-      json.object({ backend: json.text(), reason: json.oneOf(["no_engine", "deadline", "queue"]) }),
-      "The overflow backend that would get it now; null when none would.",
-    ),
+    overflow: nullable(closed({ backend: Type.String(), reason: Type.Enum(["no_engine", "deadline", "queue"]) }), {
+      description: "The overflow backend that would get it now; null when none would.",
+    }),
     /** Null when no class has a max cold wait, or in a pool with KV transfer. */
     memory: memoryReport,
-    sessionKey: json.nullable(json.text()),
+    sessionKey: nullable(Type.String()),
     prompt: promptReport,
-    expectedOutputTokens: json.number(),
+    expectedOutputTokens: Type.Number(),
     /** Estimated prefill tokens that other routers sent and engines do not report yet. */
-    unseenTokens: json.number(),
+    unseenTokens: Type.Number(),
     /** Weight of each scorer. */
-    weights: json.record(json.number()),
-    candidates: json.list(candidateReport),
+    weights: record(Type.Number()),
+    candidates: Type.Array(candidateReport),
     /** Targets of the model that are not candidates. */
-    leftOut: json.list(leftOut),
-  }),
+    leftOut: Type.Array(leftOut),
+  },
+  { title: "Explanation" },
 );
 
 export type Explanation = Described<typeof explanation>;

@@ -1,4 +1,4 @@
-import { type Described, json } from "@espalier/core";
+import { closed, type Described, nullable, record, Type } from "@espalier/core/schema";
 import type { EngineRecord, Target } from "@espalier/engines";
 import type { ExplainedCandidate } from "@espalier/policies";
 import type { AdmissionExclusion } from "@espalier/routing";
@@ -7,78 +7,75 @@ import { epochId, type SharedLoad } from "@espalier/shared-tree";
 import { feedQuality, poolKey, type TargetFeedDescription } from "../prefix/engine-feeds.ts";
 import type { RouterContext } from "../router-context.ts";
 
-const loadReport = json.object({
-  inFlight: json.number(),
-  pendingPrefillTokens: json.number(),
-  decodeTokens: json.number(),
+const loadReport = closed({
+  inFlight: Type.Number(),
+  pendingPrefillTokens: Type.Number(),
+  decodeTokens: Type.Number(),
 });
 
 type LoadReport = Described<typeof loadReport>;
 
 /** The feed; null for an engine that publishes none. */
-const explainedFeed = json.named(
-  "ExplainedFeed",
-  json.nullable(
-    json.object({
-      state: json.text(),
-      reason: json.text(),
-      /** The router that reads the feed; null when none does, or when nothing is shared. */
-      readBy: json.nullable(json.text()),
-      /** Epoch of the engine, identified by its first known message; null when unknown. */
-      life: json.nullable(json.text()),
-      /** The latest message known here, and its age by the engine's clock. */
-      sequence: json.nullable(json.integer()),
-      ageMs: json.nullable(json.number()),
-      /** Delay of messages: of the feed if this router reads it, else of the reading router's journal. */
-      lagMs: json.nullable(json.number()),
-    }),
-  ),
+const explainedFeed = nullable(
+  closed({
+    state: Type.String(),
+    reason: Type.String(),
+    /** The router that reads the feed; null when none does, or when nothing is shared. */
+    readBy: nullable(Type.String()),
+    /** Epoch of the engine, identified by its first known message; null when unknown. */
+    life: nullable(Type.String()),
+    /** The latest message known here, and its age by the engine's clock. */
+    sequence: nullable(Type.Integer()),
+    ageMs: nullable(Type.Number()),
+    /** Delay of messages: of the feed if this router reads it, else of the reading router's journal. */
+    lagMs: nullable(Type.Number()),
+  }),
+  { title: "ExplainedFeed" },
 );
 
 type ExplainedFeed = Described<typeof explainedFeed>;
 
-const placementReport = json.nullable(
-  json.object({
-    blocks: json.integer(),
-    confirmedBlocks: json.integer(),
-    ageMs: json.number(),
+const placementReport = nullable(
+  closed({
+    blocks: Type.Integer(),
+    confirmedBlocks: Type.Integer(),
+    ageMs: Type.Number(),
     /** The last router that sent it there; null when unknown. */
-    by: json.nullable(json.text()),
+    by: nullable(Type.String()),
   }),
 );
 
 /** A candidate as its policy sees it, and the evidence. Ages and delays are in milliseconds. */
-export const candidateReport = json.named(
-  "Candidate",
-  json.object({
-    key: json.text(),
-    eligible: json.boolean("Whether it passed the filters."),
-    filteredBy: json.nullable(json.text(), "The policy's filter that left it out."),
-    probability: json.number(),
-    cost: json.nullable(json.number(), "Lower is better."),
-    scores: json.record(json.nullable(json.number())),
-    terms: json.record(json.nullable(json.number())),
-    signals: json.record(json.nullable(json.number())),
-    load: json.object({
+export const candidateReport = closed(
+  {
+    key: Type.String(),
+    eligible: Type.Boolean({ description: "Whether it passed the filters." }),
+    filteredBy: nullable(Type.String(), { description: "The policy's filter that left it out." }),
+    probability: Type.Number(),
+    cost: nullable(Type.Number(), { description: "Lower is better." }),
+    scores: record(nullable(Type.Number())),
+    terms: record(nullable(Type.Number())),
+    signals: record(nullable(Type.Number())),
+    load: closed({
       own: loadReport,
-      others: json.nullable(json.object({ ...loadReport.properties, ageMs: json.number() })),
+      others: nullable(closed({ ...loadReport.properties, ageMs: Type.Number() })),
     }),
     /** Blocks of the prompt that the engine announced; null where the policy ignores prompts. */
-    facts: json.nullable(
-      json.object({
+    facts: nullable(
+      closed({
         /** Leading blocks of the prompt. */
-        blocks: json.record(json.integer(), "By tier."),
+        blocks: record(Type.Integer(), { description: "By tier." }),
         standing: feedQuality,
         feed: explainedFeed,
       }),
     ),
     /** Blocks of the prompt in KV pools that the engine can fetch from; null where the policy ignores prompts. */
-    pools: json.nullable(
-      json.list(
-        json.object({
-          pool: json.text(),
+    pools: nullable(
+      Type.Array(
+        closed({
+          pool: Type.String(),
           /** Leading blocks of the prompt, in any memory of the pool. */
-          blocks: json.integer(),
+          blocks: Type.Integer(),
           standing: feedQuality,
           feed: explainedFeed,
         }),
@@ -86,7 +83,8 @@ export const candidateReport = json.named(
     ),
     /** Blocks of the prompt that routers sent there; null for none. */
     placement: placementReport,
-  }),
+  },
+  { title: "Candidate" },
 );
 
 export type CandidateReport = Described<typeof candidateReport>;
@@ -171,7 +169,7 @@ function readerOf(feed: TargetFeedDescription, lagOf: ReadonlyMap<string, number
 }
 
 /** A target of the pool that is not a candidate, and all reasons why. */
-export const leftOut = json.object({ key: json.text(), reasons: json.list(json.text()) });
+export const leftOut = closed({ key: Type.String(), reasons: Type.Array(Type.String()) });
 
 type LeftOut = Described<typeof leftOut>;
 

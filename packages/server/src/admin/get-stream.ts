@@ -1,5 +1,5 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
-import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { FastifyInstance, FastifyRequest, FastifySchema } from "fastify";
 
 /**
  * Prepares a stream before its head is sent, and throws what refuses it.
@@ -15,14 +15,17 @@ type Open = (request: FastifyRequest, response: ServerResponse) => () => void;
 export function getStream(
   app: FastifyInstance,
   path: string,
+  schema: FastifySchema,
   head: Readonly<Record<string, string>>,
   open: Open,
 ): void {
-  app.get(path, { exposeHeadRoute: false }, (request, reply) => {
+  app.get(path, { schema, exposeHeadRoute: false }, (request, reply) => {
     const begin = open(request, reply.raw);
     reply.hijack();
     reply.raw.writeHead(200, { ...(reply.getHeaders() as OutgoingHttpHeaders), ...head, "cache-control": "no-store" });
     begin();
   });
-  app.head(path, (_, reply) => reply.headers({ ...head, "cache-control": "no-store" }).send());
+  app.head(path, { schema: { hide: true } }, (_, reply) =>
+    reply.headers({ ...head, "cache-control": "no-store" }).send(),
+  );
 }

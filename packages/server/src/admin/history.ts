@@ -1,6 +1,8 @@
-import { type Cancel, type Clock, type Described, json, type Scheduler } from "@espalier/core";
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
+import { closed, type Described, nullable, type TSchemaOptions, Type } from "@espalier/core/schema";
 import type { FastifyInstance } from "fastify";
 import type { RequestMetrics } from "../data-plane/request-metrics.ts";
+import { described } from "../lifecycle/answer-schemas.ts";
 
 interface HistoryOptions {
   readonly metrics: Pick<RequestMetrics, "totals" | "firstBytes">;
@@ -12,35 +14,35 @@ interface HistoryOptions {
   readonly scheduler: Scheduler;
 }
 
-const measured = (description?: string) => json.list(json.nullable(json.number()), description);
+const measured = (options: TSchemaOptions = {}) => Type.Array(nullable(Type.Number()), options);
 
 /** What a point has, besides its time. Rates are per second of the time since the point before; NaN where nothing was measured. */
 const columns = {
   requestsPerS: measured(),
-  refusedPerS: measured("With 429 or 503: neither the router nor an engine took it."),
-  failedPerS: measured("With another error, without any content."),
-  cutPerS: measured("With a part of an answer."),
+  refusedPerS: measured({ description: "With 429 or 503: neither the router nor an engine took it." }),
+  failedPerS: measured({ description: "With another error, without any content." }),
+  cutPerS: measured({ description: "With a part of an answer." }),
   promptTokensPerS: measured(),
   cachedTokensPerS: measured(),
-  firstByteP50Ms: measured("From acceptance to the first byte of the answer."),
+  firstByteP50Ms: measured({ description: "From acceptance to the first byte of the answer." }),
   firstByteP99Ms: measured(),
-  waiting: measured("Requests that wait for an engine."),
-  eventLagMs: measured("The longest lag of an engine's KV event."),
+  waiting: measured({ description: "Requests that wait for an engine." }),
+  eventLagMs: measured({ description: "The longest lag of an engine's KV event." }),
 };
 
 type Column = keyof typeof columns;
 const columnNames = Object.keys(columns) as readonly Column[];
 
-export const historyReport = json.named(
-  "History",
-  json.object(
-    {
-      nowMs: json.number("The router's clock: milliseconds since the Unix epoch."),
-      atMs: json.list(json.number(), "At most 900."),
-      ...columns,
-    },
-    "Columns of equal length, the oldest point first; null where nothing was measured.",
-  ),
+export const historyReport = closed(
+  {
+    nowMs: Type.Number({ description: "The router's clock: milliseconds since the Unix epoch." }),
+    atMs: Type.Array(Type.Number(), { description: "At most 900." }),
+    ...columns,
+  },
+  {
+    title: "History",
+    description: "Columns of equal length, the oldest point first; null where nothing was measured.",
+  },
 );
 
 type HistoryReport = Described<typeof historyReport>;
@@ -108,7 +110,20 @@ function rounded(value: number): number | null {
 
 /** `GET /admin/history`. */
 export function registerHistory(app: FastifyInstance, history: Pick<History, "report">): void {
-  app.get<{ Querystring: { after?: string } }>("/admin/history", async ({ query }) =>
+  const schema = {
+    operationId: "history",
+    summary: "The router's last fifteen minutes, a point each second.",
+    tags: ["dashboard"],
+    querystring: Type.Object({
+      after: Type.Optional(
+        Type.Number({
+          description: "Only points after this time of the router's clock, in milliseconds since the Unix epoch.",
+        }),
+      ),
+    }),
+    response: { 200: described(historyReport) },
+  };
+  app.get<{ Querystring: { after?: string } }>("/admin/history", { schema }, async ({ query }) =>
     history.report(Number(query.after ?? 0) || 0),
   );
 }

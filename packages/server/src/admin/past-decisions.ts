@@ -2,9 +2,7 @@ import { deflateRawSync, inflateRawSync } from "node:zlib";
 import {
   bytes,
   type Cancel,
-  type Described,
   EspalierError,
-  json,
   type Random,
   readOrUndefined,
   type Scheduler,
@@ -13,50 +11,48 @@ import {
   varint,
   versioned,
 } from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import { type PolicyName, policyCatalogue } from "@espalier/policies";
 import { type DecisionLog, keptDecisions, type LoggedDecision } from "@espalier/routing";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { type DescribedDecision, describedDecision } from "./decision-feed.ts";
 
-const pastDecision = json.object({
-  summary: json.text("The decision in one sentence."),
+const pastDecision = closed({
+  summary: Type.String({ description: "The decision in one sentence." }),
   ...describedDecision.properties,
-  comparedCount: json.integer("How many candidates were compared."),
-  candidates: json.list(
-    json.looseObject({
-      required: {
-        key: json.text(),
-        cost: json.nullable(json.number(), "Lower is better, in the policy's unit."),
-        matchedTokens: json.number(),
-        inFlight: json.number(),
-        pendingPrefillTokens: json.number(),
-      },
-      optional: {
-        networkMs: json.nullable(
-          json.number(),
-          "Milliseconds of a round trip to it; null while that is not known, absent in the answer of an earlier version.",
-        ),
-      },
+  comparedCount: Type.Integer({ description: "How many candidates were compared." }),
+  candidates: Type.Array(
+    closed({
+      key: Type.String(),
+      cost: nullable(Type.Number(), { description: "Lower is better, in the policy's unit." }),
+      matchedTokens: Type.Number(),
+      inFlight: Type.Number(),
+      pendingPrefillTokens: Type.Number(),
+      networkMs: Type.Optional(
+        nullable(Type.Number(), {
+          description:
+            "Milliseconds of a round trip to it; null while that is not known, absent in the answer of an earlier version.",
+        }),
+      ),
     }),
-    "The chosen one, and up to 15 others with the lowest costs.",
+    { description: "The chosen one, and up to 15 others with the lowest costs." },
   ),
-  leftOut: json.list(
-    json.object({ key: json.text(), reason: json.text() }),
-    "Up to 16 targets that could not be chosen, each with the reason or the policy's filter.",
-  ),
-  leftOutCount: json.integer("How many could not be chosen."),
+  leftOut: Type.Array(closed({ key: Type.String(), reason: Type.String() }), {
+    description: "Up to 16 targets that could not be chosen, each with the reason or the policy's filter.",
+  }),
+  leftOutCount: Type.Integer({ description: "How many could not be chosen." }),
 });
 
 type PastDecision = Described<typeof pastDecision>;
 
 /** What was decided about a request: the answer of `GET /admin/requests/{id}`. */
-export const pastRequest = json.named(
-  "PastRequest",
-  json.object({
-    requestId: json.text(),
-    router: json.nullable(json.text(), "The router that decided."),
-    decisions: json.list(pastDecision, "One for each attempt, the earliest first; at most 8."),
-  }),
+export const pastRequest = closed(
+  {
+    requestId: Type.String(),
+    router: nullable(Type.String(), { description: "The router that decided." }),
+    decisions: Type.Array(pastDecision, { description: "One for each attempt, the earliest first; at most 8." }),
+  },
+  { title: "PastRequest" },
 );
 
 export type PastRequest = Described<typeof pastRequest>;

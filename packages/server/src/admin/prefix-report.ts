@@ -1,39 +1,40 @@
-import { type Clock, type Described, EspalierError, json, type TargetIndex } from "@espalier/core";
+import { type Clock, EspalierError, type TargetIndex } from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { maxKnownTargets } from "@espalier/routing";
 
-const holderReport = json.object({
-  target: json.text(),
+const holderReport = closed({
+  target: Type.String(),
   /** Its engine announced it. */
-  isFact: json.boolean(),
+  isFact: Type.Boolean(),
   /** A router sent it there recently. */
-  isPlaced: json.boolean(),
+  isPlaced: Type.Boolean(),
 });
 
 export type HolderReport = Described<typeof holderReport>;
 
 /** A prefix that several prompts or targets share. */
-const prefixReport = json.object({
+const prefixReport = closed({
   /** Sixteen hexadecimal digits: the hash of its last block. */
-  hash: json.text(),
-  blocks: json.integer(),
+  hash: Type.String(),
+  blocks: Type.Integer(),
   /** Index in the list of the longest prefix that this one continues; null for none. */
-  parent: json.nullable(json.integer()),
+  parent: nullable(Type.Integer()),
   /** How many different blocks continue it. */
-  continuations: json.integer(),
+  continuations: Type.Integer(),
   /** At most `maxListedHolders`, in the order of targets. */
-  holders: json.list(holderReport),
-  holderCount: json.integer(),
+  holders: Type.Array(holderReport),
+  holderCount: Type.Integer(),
 });
 
-export const prefixesReport = json.named(
-  "Prefixes",
-  json.object({
+export const prefixesReport = closed(
+  {
     /** Tokens per block, or bytes where prompts are matched by bytes. */
-    blockSize: json.integer(),
+    blockSize: Type.Integer(),
     /** Largest first, by blocks times targets. */
-    prefixes: json.list(prefixReport),
-  }),
+    prefixes: Type.Array(prefixReport),
+  },
+  { title: "Prefixes" },
 );
 
 export type PrefixesReport = Described<typeof prefixesReport>;

@@ -1,12 +1,12 @@
-import { type Described, json } from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import type { Target } from "@espalier/engines";
 import type { ChosenPull } from "@espalier/routing";
 
 /** KV blocks that the chosen engine would fetch from another one; null for none. */
-export const pullReport = json.nullable(
-  json.object(
-    { from: json.text(), tokens: json.integer(), ms: json.number(), computeMs: json.number() },
-    "What the engine fetches from another one, and the milliseconds of that and of computing it.",
+export const pullReport = nullable(
+  closed(
+    { from: Type.String(), tokens: Type.Integer(), ms: Type.Number(), computeMs: Type.Number() },
+    { description: "What the engine fetches from another one, and the milliseconds of that and of computing it." },
   ),
 );
 

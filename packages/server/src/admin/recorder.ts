@@ -1,40 +1,35 @@
 import { createCipheriv, createHmac } from "node:crypto";
-import {
-  type Cancel,
-  type Clock,
-  type Described,
-  EspalierError,
-  json,
-  type Logger,
-  type Random,
-  type Scheduler,
-} from "@espalier/core";
+import { type Cancel, type Clock, EspalierError, type Logger, type Random, type Scheduler } from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import type { PromptBlocks } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
+import { answer, error } from "../lifecycle/answer-schemas.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import { getStream } from "./get-stream.ts";
 
 /** One request as a recording has it: sizes, and names that mean nothing outside the recording. No text, no key. */
-const recordedRequest = json.named(
-  "RecordedRequest",
-  json.object({
-    atMs: json.integer("When it was accepted, in milliseconds since 1970."),
-    model: json.text(),
-    inputTokens: json.integer(),
+const recordedRequest = closed(
+  {
+    atMs: Type.Integer({ description: "When it was accepted, in milliseconds since 1970." }),
+    model: Type.String(),
+    inputTokens: Type.Integer(),
     /** Those expected, where none was seen: the request was refused or failed, or its answer was not shown. */
-    outputTokens: json.integer(),
-    blocks: json.list(json.integer(), "A number for each full block of 16 tokens, equal for equal beginnings."),
+    outputTokens: Type.Integer(),
+    blocks: Type.Array(Type.Integer(), {
+      description: "A number for each full block of 16 tokens, equal for equal beginnings.",
+    }),
     /** Numbers of the session and the tenant; null without one. */
-    session: json.nullable(json.integer()),
-    tenant: json.nullable(json.integer()),
-    adapter: json.nullable(json.text()),
-  }),
+    session: nullable(Type.Integer()),
+    tenant: nullable(Type.Integer()),
+    adapter: nullable(Type.String()),
+  },
+  { title: "RecordedRequest" },
 );
 
 export type RecordedRequest = Described<typeof recordedRequest>;
 
 /** A line of a recording. */
-export const recordedLine = json.either(recordedRequest, json.object({ skipped: json.integer() }));
+export const recordedLine = Type.Union([recordedRequest, closed({ skipped: Type.Integer() })]);
 
 /** What is known of a request when it has ended. */
 export interface EndedRequest {
@@ -174,7 +169,26 @@ interface RecordingRoutes {
  */
 export function registerRecording(app: FastifyInstance, { recorder, logger, scheduler }: RecordingRoutes): void {
   const head = { "content-type": "application/x-ndjson" };
-  getStream(app, "/admin/recording", head, ({ headers }, raw) => {
+  const schema = {
+    operationId: "recording",
+    summary: "Every request that ends from now on, without its text, as `espalier record` writes it into a trace.",
+    tags: ["router"],
+    headers: Type.Object({
+      [saltHeader]: Type.String({
+        description: "32 hexadecimal digits by which blocks, sessions and tenants get numbers.",
+      }),
+    }),
+    response: {
+      200: answer(
+        "A JSON object a line: a request, or, once a second, the number of those left out so far.",
+        recordedLine,
+        "application/x-ndjson",
+      ),
+      400: error("The salt is missing."),
+      429: error("Too many recordings."),
+    },
+  };
+  getStream(app, "/admin/recording", schema, head, ({ headers }, raw) => {
     const salt = Buffer.from(String(headers[saltHeader] ?? ""), "hex");
     if (salt.length !== saltBytes) {
       throw new EspalierError("invalid_header", `${saltHeader} must have ${2 * saltBytes} hexadecimal digits.`, {

@@ -1,4 +1,4 @@
-import { type Described, json } from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import { isEngineAsleep } from "@espalier/engines";
 import type { RouterParts } from "../create-context.ts";
 import type { Readiness } from "../lifecycle/readiness.ts";
@@ -6,56 +6,56 @@ import { reloadOutcome } from "../lifecycle/reloader.ts";
 import { meshDescription } from "../mesh/describe-mesh.ts";
 import { overflowStatus } from "../overflow/overflow.ts";
 
-const requestTotals = json.object(
+const requestTotals = closed(
   {
-    requests: json.integer("Requests that are over; the next five counts are parts of it."),
-    answered: json.integer("With a whole answer. An error that is the client's own is one."),
-    refused: json.integer("With 429 or 503: neither the router nor an engine took it."),
-    failed: json.integer("With another error, without any content."),
-    cut: json.integer("With a part of an answer."),
-    cancelled: json.integer("The client went away."),
-    promptTokens: json.integer("Tokens by the engines' own usage reports."),
-    cachedTokens: json.integer(),
-    completionTokens: json.integer(),
-    firstBytes: json.integer("Requests whose first content came, and the seconds until then."),
-    firstByteS: json.number(),
+    requests: Type.Integer({ description: "Requests that are over; the next five counts are parts of it." }),
+    answered: Type.Integer({ description: "With a whole answer. An error that is the client's own is one." }),
+    refused: Type.Integer({ description: "With 429 or 503: neither the router nor an engine took it." }),
+    failed: Type.Integer({ description: "With another error, without any content." }),
+    cut: Type.Integer({ description: "With a part of an answer." }),
+    cancelled: Type.Integer({ description: "The client went away." }),
+    promptTokens: Type.Integer({ description: "Tokens by the engines' own usage reports." }),
+    cachedTokens: Type.Integer(),
+    completionTokens: Type.Integer(),
+    firstBytes: Type.Integer({ description: "Requests whose first content came, and the seconds until then." }),
+    firstByteS: Type.Number(),
   },
-  "Since the router's start.",
+  { description: "Since the router's start." },
 );
 
-const pickerAddresses = json.object({ address: json.text(), healthAddress: json.text() });
+const pickerAddresses = closed({ address: Type.String(), healthAddress: Type.String() });
 
 /** `host:port` of the endpoint picker and of its health checks. */
 export type PickerAddresses = Described<typeof pickerAddresses>;
 
 /** The answer of `GET /admin/status`. */
-export const routerStatus = json.named(
-  "Status",
-  json.object({
-    ready: json.boolean(),
-    reasons: json.list(json.text()),
-    settings: json.text("Digest of the settings that all routers should have alike."),
-    draining: json.boolean(),
-    inFlight: json.integer(),
+export const routerStatus = closed(
+  {
+    ready: Type.Boolean(),
+    reasons: Type.Array(Type.String()),
+    settings: Type.String({ description: "Digest of the settings that all routers should have alike." }),
+    draining: Type.Boolean(),
+    inFlight: Type.Integer(),
     totals: requestTotals,
-    engines: json.integer(),
-    usableEngines: json.integer(),
-    asleepEngines: json.integer("Those whose metrics say that all their ranks are asleep."),
-    models: json.list(json.text()),
-    mesh: json.nullable(meshDescription, "Null for a router that shares nothing."),
-    lastReload: json.nullable(reloadOutcome, "Null before the first."),
-    picker: json.nullable(
-      pickerAddresses,
-      "`host:port` of the endpoint picker and of its health checks; null for a router that is none.",
-    ),
-    url: json.text("Where it listens for clients; empty until it does."),
-    version: json.nullable(json.text(), "The version of the program; null when the program does not tell it."),
-    peers: json.list(
-      json.object({ router: json.text(), adminUrl: json.text() }),
-      "Admin listeners of the other live routers, as far as they announce them.",
-    ),
-    overflow: json.list(overflowStatus),
-  }),
+    engines: Type.Integer(),
+    usableEngines: Type.Integer(),
+    asleepEngines: Type.Integer({ description: "Those whose metrics say that all their ranks are asleep." }),
+    models: Type.Array(Type.String()),
+    mesh: nullable(meshDescription, { description: "Null for a router that shares nothing." }),
+    lastReload: nullable(reloadOutcome, { description: "Null before the first." }),
+    picker: nullable(pickerAddresses, {
+      description: "`host:port` of the endpoint picker and of its health checks; null for a router that is none.",
+    }),
+    url: Type.String({ description: "Where it listens for clients; empty until it does." }),
+    version: nullable(Type.String(), {
+      description: "The version of the program; null when the program does not tell it.",
+    }),
+    peers: Type.Array(closed({ router: Type.String(), adminUrl: Type.String() }), {
+      description: "Admin listeners of the other live routers, as far as they announce them.",
+    }),
+    overflow: Type.Array(overflowStatus),
+  },
+  { title: "Status" },
 );
 
 export type RouterStatus = Described<typeof routerStatus>;

@@ -1,35 +1,38 @@
-import { asEngineId, type Described, type EngineId, EspalierError, json, type Logger } from "@espalier/core";
+import { asEngineId, type EngineId, EspalierError, type Logger } from "@espalier/core";
+import { closed, type Described, nullable, record, Type } from "@espalier/core/schema";
 import { describeEngine, type EngineRecord, engineDescription, type Fleet } from "@espalier/engines";
 import type { FastifyInstance } from "fastify";
+import { answer, bare, described, error } from "../lifecycle/answer-schemas.ts";
 import type { OperatorEngines } from "../lifecycle/operator-engines.ts";
 
 /** An engine as `/admin/workers` has it. */
-export const worker = json.named(
-  "Worker",
-  json.object({
+const worker = closed(
+  {
     ...engineDescription.properties,
-    duty: json.nullable(json.oneOf(["prefill", "decode"]), "The role that an engine of role `both` keeps to."),
-  }),
+    duty: nullable(Type.Enum(["prefill", "decode"]), {
+      description: "The role that an engine of role `both` keeps to.",
+    }),
+  },
+  { title: "Worker" },
 );
 
 /** An element of `engines` of the configuration; `operators` reads it. */
-export const newWorker = json.named(
-  "NewWorker",
-  json.looseObject({
+const newWorker = Type.Object(
+  {
+    url: Type.String(),
+    id: Type.Optional(Type.String()),
+    models: Type.Optional(Type.Array(Type.String())),
+    role: Type.Optional(Type.Enum(["both", "prefill", "decode"])),
+    weight: Type.Optional(Type.Number()),
+    labels: Type.Optional(record(Type.String())),
+  },
+  {
+    title: "NewWorker",
     description: "An element of `engines` of the configuration, as docs/CONFIGURATION.md describes it.",
-    required: { url: json.text() },
-    optional: {
-      id: json.text(),
-      models: json.list(json.text()),
-      role: json.oneOf(["both", "prefill", "decode"]),
-      weight: json.number(),
-      labels: json.record(json.text()),
-    },
-    isOpen: true,
-  }),
+  },
 );
 
-export const drainRequest = json.object({ draining: json.boolean() });
+const drainRequest = closed({ draining: Type.Boolean() });
 
 export type Worker = Described<typeof worker>;
 
@@ -59,21 +62,50 @@ export function registerWorkers(app: FastifyInstance, dependencies: WorkerRoutes
   };
   const describeOf = (id: EngineId) => describe(engineOf(id));
 
-  app.get("/admin/workers", async () => ({ workers: fleet.engines.map(describe) }));
-  app.get<ById>("/admin/workers/:id", async ({ params }) => describe(engineOf(params.id)));
-  app.post("/admin/workers", async ({ body }, reply) => {
+  const params = Type.Object({
+    id: Type.String({ description: "The engine's id, as the list has it, percent-encoded." }),
+  });
+  const unknown = { 404: error("There is no such engine.") };
+  const operation = (operationId: string, summary: string, response: object) => ({
+    ...{ operationId, summary, tags: ["workers"], response },
+  });
+  const list = operation("listWorkers", "The engines.", { 200: described(closed({ workers: Type.Array(worker) })) });
+  const add = {
+    ...operation("addWorker", "Add an engine; with a mesh, at every router.", {
+      201: answer("It was added.", worker),
+      400: error("The body is no engine."),
+    }),
+    body: newWorker,
+  };
+  const get = { ...operation("getWorker", "One engine.", { 200: described(worker), ...unknown }), params };
+  const drain = {
+    ...operation("drainWorker", "Give an engine no new requests, or give it new ones again.", {
+      ...{ 200: described(worker), 400: error("The body is another one."), ...unknown },
+    }),
+    ...{ params, body: drainRequest },
+  };
+  const remove = {
+    ...operation("removeWorker", "Remove an engine; with a mesh, at every router. Requests that it has are not cut.", {
+      ...{ 204: bare("It is gone."), ...unknown },
+    }),
+    params,
+  };
+
+  app.get("/admin/workers", { schema: list }, async () => ({ workers: fleet.engines.map(describe) }));
+  app.get<ById>("/admin/workers/:id", { schema: get }, async ({ params }) => describe(engineOf(params.id)));
+  app.post("/admin/workers", { schema: add }, async ({ body }, reply) => {
     const id = operators.add(body);
     logger.info("worker added by an operator", { worker: id });
     return reply.code(201).send(describeOf(id));
   });
-  app.patch<ById>("/admin/workers/:id", async ({ params, body }) => {
+  app.patch<ById>("/admin/workers/:id", { schema: drain }, async ({ params, body }) => {
     const draining = readDraining(body);
     const { id } = engineOf(params.id);
     fleet.setDraining(id, draining);
     logger.info("worker drain set by an operator", { worker: id, draining });
     return describeOf(id);
   });
-  app.delete<ById>("/admin/workers/:id", async ({ params }, reply) => {
+  app.delete<ById>("/admin/workers/:id", { schema: remove }, async ({ params }, reply) => {
     const { id } = engineOf(params.id);
     operators.remove(id);
     logger.info("worker removed by an operator", { worker: id });

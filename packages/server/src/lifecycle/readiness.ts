@@ -1,5 +1,7 @@
-import { type Described, type GaugeSeries, json, type Meter, type Scheduler, type Startable } from "@espalier/core";
+import type { GaugeSeries, Meter, Scheduler, Startable } from "@espalier/core";
+import { closed, type Described, Type } from "@espalier/core/schema";
 import type { FastifyInstance } from "fastify";
+import { answer } from "./answer-schemas.ts";
 
 /** The readiness of a router, as its probes report it. */
 export interface Readiness {
@@ -18,14 +20,14 @@ export function isProbe(route: string | undefined): boolean {
   return route !== undefined && probePaths.has(route);
 }
 
-export const livenessAnswer = json.named("Alive", json.object({ status: json.constant("alive") }));
+export const livenessAnswer = closed({ status: Type.Literal("alive") }, { title: "Alive" });
 
-export const readinessAnswer = json.named(
-  "Readiness",
-  json.object({
-    status: json.oneOf(["ready", "not ready"]),
-    reasons: json.list(json.text(), "Why not; empty when ready."),
-  }),
+export const readinessAnswer = closed(
+  {
+    status: Type.Enum(["ready", "not ready"]),
+    reasons: Type.Array(Type.String(), { description: "Why not; empty when ready." }),
+  },
+  { title: "Readiness" },
 );
 
 /**
@@ -33,16 +35,27 @@ export const readinessAnswer = json.named(
  * an engine. The aliases are the paths that Kubernetes charts, load balancers and other routers use.
  */
 export function registerProbes(app: FastifyInstance, readiness: () => Readiness): void {
-  for (const path of livePaths)
-    app.get(path, async (): Promise<Described<typeof livenessAnswer>> => ({ status: "alive" }));
+  for (const path of livePaths) {
+    const schema = probe("live", path, "Whether the process answers.", { 200: answer("It does.", livenessAnswer) });
+    app.get(path, { schema }, async (): Promise<Described<typeof livenessAnswer>> => ({ status: "alive" }));
+  }
   for (const path of readyPaths) {
-    app.get(path, async (_, reply) => {
+    const schema = probe("ready", path, "Whether a request would find an engine.", {
+      200: answer("It would.", readinessAnswer),
+      503: answer("It would not; the reasons say why.", readinessAnswer),
+    });
+    app.get(path, { schema }, async (_, reply) => {
       const { ready, reasons } = readiness();
-      const answer: Described<typeof readinessAnswer> = { status: ready ? "ready" : "not ready", reasons };
-      return reply.code(ready ? 200 : 503).send(answer);
+      const body: Described<typeof readinessAnswer> = { status: ready ? "ready" : "not ready", reasons };
+      return reply.code(ready ? 200 : 503).send(body);
     });
   }
 }
+
+/** One operation at several paths. */
+const probe = (name: string, path: string, summary: string, response: object) => ({
+  ...{ operationId: `${name}_${path.slice(1)}`, summary, security: [], tags: ["probes"], response },
+});
 
 /** The readiness as a gauge; set at each scrape. */
 export function createReadyGauge(meter: Meter): GaugeSeries {

@@ -1,14 +1,13 @@
 import {
   asEspalierError,
   type Clock,
-  type Described,
   EspalierError,
   gaugeOf,
-  json,
   type Logger,
   type Meter,
   type Startable,
 } from "@espalier/core";
+import { closed, type Described, Type } from "@espalier/core/schema";
 import type { CompiledConfig } from "../config/index.ts";
 import type { Reconfiguration } from "./live-config.ts";
 
@@ -21,22 +20,20 @@ export interface ConfigSource {
 }
 
 /** The outcome of a reload. After a failed one the old configuration stays in force. */
-export const reloadOutcome = json.named(
-  "ReloadOutcome",
-  json.looseObject({
-    required: {
-      applied: json.list(json.text(), "Settings in force from now on."),
-      needsRestart: json.list(json.text(), "Settings that wait for a restart."),
-      trigger: json.oneOf(["file", "signal", "admin"]),
-      atMs: json.number("Milliseconds since the Unix epoch."),
-    },
-    optional: {
-      error: json.object(
-        { code: json.text(), message: json.text() },
-        "Only when it failed; the old configuration stays.",
+export const reloadOutcome = closed(
+  {
+    applied: Type.Array(Type.String(), { description: "Settings in force from now on." }),
+    needsRestart: Type.Array(Type.String(), { description: "Settings that wait for a restart." }),
+    trigger: Type.Enum(["file", "signal", "admin"]),
+    atMs: Type.Number({ description: "Milliseconds since the Unix epoch." }),
+    error: Type.Optional(
+      closed(
+        { code: Type.String(), message: Type.String() },
+        { description: "Only when it failed; the old configuration stays." },
       ),
-    },
-  }),
+    ),
+  },
+  { title: "ReloadOutcome" },
 );
 
 export type ReloadOutcome = Described<typeof reloadOutcome>;
@@ -80,7 +77,7 @@ export function createReloader(options: ReloaderOptions): Reloader {
       // A file is blank while it is being copied or when its volume is full. That does not mean that no engines are
       // wanted.
       if (loaded.isFileBlank && !options.isBlank()) throw new EspalierError("config_invalid", blankMessage);
-      return { trigger, atMs, ...options.apply(loaded), error: undefined };
+      return { trigger, atMs, ...options.apply(loaded) };
     } catch (thrown) {
       const { code, message } = asEspalierError(thrown);
       return { trigger, atMs, applied: [], needsRestart: [], error: { code, message } };

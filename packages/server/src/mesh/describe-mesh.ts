@@ -1,80 +1,81 @@
-import { type Described, json } from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import { type Backend, memberDescription, refusedPeer } from "@espalier/mesh";
 import type { Replica } from "@espalier/shared-tree";
 import type { CompiledConfig } from "../config/index.ts";
 import { feedQuality } from "../prefix/engine-feeds.ts";
 import { type FleetWatch, lostRouter, releaseDescription } from "./fleet-watch.ts";
 
-const meshMember = json.named(
-  "MeshMember",
-  json.object({ ...memberDescription.properties, ...releaseDescription.properties }),
+const meshMember = closed(
+  { ...memberDescription.properties, ...releaseDescription.properties },
+  { title: "MeshMember" },
 );
 
 /** This router's view of the mesh, as plain JSON for `GET /admin/mesh` and `espalier status`. */
-export const meshDescription = json.named(
-  "Mesh",
-  json.object({
-    backend: json.oneOf(["peers", "redis"]),
-    cluster: json.text(),
-    events: json.text("Who reads the engines' KV events."),
-    router: json.text(),
-    epoch: json.integer("Of this run of the router."),
-    region: json.nullable(json.text(), "`mesh.region`."),
-    address: json.nullable(json.text()),
-    waitingFor: json.list(json.text()),
-    members: json.list(meshMember),
-    lost: json.list(lostRouter, "Routers that failed in the last 30 minutes, and are no members any more."),
-    refused: json.list(
-      refusedPeer,
-      "Routers with which no link was made in the last 30 minutes, at most 32, the latest first.",
-    ),
-    refusedNotes: json.list(
-      json.object({ kind: json.text(), count: json.integer() }),
-      "What this router would have told the others of its estimates, by kind, and found no place for, since it began.",
-    ),
-    load: json.list(
-      json.object({
-        router: json.text(),
-        epoch: json.integer(),
-        ageMs: json.number(),
-        leaseLeftMs: json.number(),
-        targets: json.integer(),
-        inFlight: json.integer(),
+export const meshDescription = closed(
+  {
+    backend: Type.Enum(["peers", "redis"]),
+    cluster: Type.String(),
+    events: Type.String({ description: "Who reads the engines' KV events." }),
+    router: Type.String(),
+    epoch: Type.Integer({ description: "Of this run of the router." }),
+    region: nullable(Type.String(), { description: "`mesh.region`." }),
+    address: nullable(Type.String()),
+    waitingFor: Type.Array(Type.String()),
+    members: Type.Array(meshMember),
+    lost: Type.Array(lostRouter, {
+      description: "Routers that failed in the last 30 minutes, and are no members any more.",
+    }),
+    refused: Type.Array(refusedPeer, {
+      description: "Routers with which no link was made in the last 30 minutes, at most 32, the latest first.",
+    }),
+    refusedNotes: Type.Array(closed({ kind: Type.String(), count: Type.Integer() }), {
+      description:
+        "What this router would have told the others of its estimates, by kind, and found no place for, since it began.",
+    }),
+    load: Type.Array(
+      closed({
+        router: Type.String(),
+        epoch: Type.Integer(),
+        ageMs: Type.Number(),
+        leaseLeftMs: Type.Number(),
+        targets: Type.Integer(),
+        inFlight: Type.Integer(),
       }),
     ),
-    feeds: json.object({ owned: json.integer(), backup: json.integer(), unread: json.integer() }),
-    facts: json.object({
-      targets: json.integer(),
-      blocks: json.integer(),
-      settled: json.integer(),
-      digest: json.text(),
-      waitingBytes: json.integer(),
+    feeds: closed({ owned: Type.Integer(), backup: Type.Integer(), unread: Type.Integer() }),
+    facts: closed({
+      targets: Type.Integer(),
+      blocks: Type.Integer(),
+      settled: Type.Integer(),
+      digest: Type.String(),
+      waitingBytes: Type.Integer(),
     }),
-    journals: json.object({
-      count: json.integer(),
-      bytes: json.integer(),
-      own: json.anyObject("Statistics of the journals."),
+    journals: closed({
+      count: Type.Integer(),
+      bytes: Type.Integer(),
+      own: Type.Object({}, { description: "Statistics of the journals." }),
     }),
-    targets: json.list(
-      json.object({
-        target: json.text(),
-        owner: json.nullable(json.text()),
+    targets: Type.Array(
+      closed({
+        target: Type.String(),
+        owner: nullable(Type.String()),
         worth: feedQuality,
-        life: json.nullable(json.text(), "Epoch of the engine."),
-        sequence: json.nullable(json.integer()),
-        isComplete: json.boolean(),
-        progress: json.oneOf(["current", "waiting", "open", "loading"]),
-        blocks: json.nullable(json.integer()),
-        digest: json.nullable(json.text()),
+        life: nullable(Type.String(), { description: "Epoch of the engine." }),
+        sequence: nullable(Type.Integer()),
+        isComplete: Type.Boolean(),
+        progress: Type.Enum(["current", "waiting", "open", "loading"]),
+        blocks: nullable(Type.Integer()),
+        digest: nullable(Type.String()),
       }),
-      "At most 1,024.",
+      { description: "At most 1,024." },
     ),
-  }),
+  },
+  { title: "Mesh" },
 );
 
 export type MeshDescription = Described<typeof meshDescription>;
 
-export const meshOff = json.named("MeshOff", json.object({ backend: json.constant("off") }));
+export const meshOff = closed({ backend: Type.Literal("off") }, { title: "MeshOff" });
 
 interface MeshDescriptionParts {
   readonly config: Pick<CompiledConfig, "mesh">;

@@ -2,8 +2,6 @@ import { createHash } from "node:crypto";
 import {
   type Cancel,
   type Clock,
-  type Described,
-  json,
   type Logger,
   list,
   type Meter,
@@ -14,6 +12,7 @@ import {
   text,
   versioned,
 } from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import type { MemberDescription } from "@espalier/mesh";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 
@@ -32,19 +31,21 @@ export interface OwnRelease {
 }
 
 /** What is known of another router's release. */
-export const releaseDescription = json.object({
-  version: json.nullable(json.text(), "Null where it has not said it."),
-  settings: json.nullable(json.text(), "Digest of the settings that all routers should have alike."),
-  differs: json.list(json.text(), "In what it differs from this router: `version`, or sections of the configuration."),
+export const releaseDescription = closed({
+  version: nullable(Type.String(), { description: "Null where it has not said it." }),
+  settings: nullable(Type.String(), { description: "Digest of the settings that all routers should have alike." }),
+  differs: Type.Array(Type.String(), {
+    description: "In what it differs from this router: `version`, or sections of the configuration.",
+  }),
 });
 
 type ReleaseDescription = Described<typeof releaseDescription>;
 
 /** A router that failed without leaving. */
-export const lostRouter = json.object({
-  router: json.text(),
-  address: json.nullable(json.text(), "Where it was reached last."),
-  sinceMs: json.number("Milliseconds since the Unix epoch."),
+export const lostRouter = closed({
+  router: Type.String(),
+  address: nullable(Type.String(), { description: "Where it was reached last." }),
+  sinceMs: Type.Number({ description: "Milliseconds since the Unix epoch." }),
 });
 
 type LostRouter = Described<typeof lostRouter>;

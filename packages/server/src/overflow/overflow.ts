@@ -1,15 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { type Endpoint, editBody, type RequestView } from "@espalier/api";
-import {
-  type Clock,
-  counterBy,
-  type Described,
-  EspalierError,
-  json,
-  type Meter,
-  type Scheduler,
-  type Startable,
-} from "@espalier/core";
+import { type Clock, counterBy, EspalierError, type Meter, type Scheduler, type Startable } from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import { createProxy, type Proxy as EngineProxy, type ProxyDeps } from "@espalier/engines";
 import type { NoteChannel } from "@espalier/shared-tree";
 import type { CompiledConfig, OverflowConfig, OverflowReason } from "../config/index.ts";
@@ -38,19 +30,19 @@ export type OverflowOutcome = "completed" | "failed" | "cut" | "client_closed";
 type Withheld = "budget" | "paused";
 
 /** A backend as `GET /admin/status` has it. Amounts are those of all routers, in the currency of the price. */
-export const overflowStatus = json.object({
-  name: json.text(),
-  api: json.oneOf(["openai", "anthropic"]),
+export const overflowStatus = closed({
+  name: Type.String(),
+  api: Type.Enum(["openai", "anthropic"]),
   /** As engines name them. */
-  models: json.list(json.text()),
-  inFlight: json.integer("Requests of this router."),
-  spent: json.object(
-    { hour: json.number(), day: json.number() },
-    "By all routers, in the present hour and day of UTC.",
+  models: Type.Array(Type.String()),
+  inFlight: Type.Integer({ description: "Requests of this router." }),
+  spent: closed(
+    { hour: Type.Number(), day: Type.Number() },
+    { description: "By all routers, in the present hour and day of UTC." },
   ),
   /** Null where there is no bound. */
-  budget: json.object({ hour: json.nullable(json.number()), day: json.nullable(json.number()) }),
-  isPaused: json.boolean("It failed a moment ago, and gets no requests for a while."),
+  budget: closed({ hour: nullable(Type.Number()), day: nullable(Type.Number()) }),
+  isPaused: Type.Boolean({ description: "It failed a moment ago, and gets no requests for a while." }),
 });
 
 type OverflowStatus = Described<typeof overflowStatus>;

@@ -1,16 +1,15 @@
 import {
   backoffDelayMs,
   type Cancel,
-  type Described,
   type EngineId,
   type HttpClient,
-  json,
   type KvEventsSpec,
   plainHost,
   type Random,
   type Startable,
   type TargetIndex,
 } from "@espalier/core";
+import { type Described, nullable, record, Type } from "@espalier/core/schema";
 import { createEventDecoder } from "@espalier/engine-model/kv-events";
 import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/engines";
 import { tierNames } from "@espalier/prefix-index";
@@ -38,39 +37,32 @@ export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "r
   };
 
 /** How far a feed is trusted; see `FeedQuality`. */
-export const feedQuality = json.named(
-  "FeedQuality",
-  json.oneOf(
-    ["complete", "partial", "void", "none"],
-    "How far what is known of an engine's cache is believed: only `complete` and `partial` are.",
-  ),
-);
+export const feedQuality = Type.Enum(["complete", "partial", "void", "none"], {
+  title: "FeedQuality",
+  description: "How far what is known of an engine's cache is believed: only `complete` and `partial` are.",
+});
 
-export const feedReport = json.named(
-  "Feed",
-  json.looseObject({
-    description: "What is known of a feed; where another router reads it, only what that one tells.",
-    required: {
-      target: json.text(),
-      state: json.text(),
-      reason: json.text(),
-      role: json.nullable(json.text(), "Of this router: owner or backup."),
-      owner: json.nullable(json.text(), "The router that reads it."),
-      blocks: json.record(json.integer(), "By tier."),
-      floatingBlocks: json.integer(),
-    },
-    optional: {
-      rank: json.integer("Which of its engine's ranks, by the engine's numbers; absent where it has one."),
-      endpoint: json.nullable(json.text()),
-      messages: json.integer(),
-      gaps: json.integer(),
-      restarts: json.integer(),
-      lastSequence: json.nullable(json.integer()),
-      lagMs: json.nullable(json.number()),
-      unusable: json.nullable(json.text(), "Why its events cannot be used."),
-    },
-    isOpen: true,
-  }),
+export const feedReport = Type.Object(
+  {
+    target: Type.String(),
+    state: Type.String(),
+    reason: Type.String(),
+    role: nullable(Type.String(), { description: "Of this router: owner or backup." }),
+    owner: nullable(Type.String(), { description: "The router that reads it." }),
+    blocks: record(Type.Integer(), { description: "By tier." }),
+    floatingBlocks: Type.Integer(),
+    rank: Type.Optional(
+      Type.Integer({ description: "Which of its engine's ranks, by the engine's numbers; absent where it has one." }),
+    ),
+    endpoint: Type.Optional(nullable(Type.String())),
+    messages: Type.Optional(Type.Integer()),
+    gaps: Type.Optional(Type.Integer()),
+    restarts: Type.Optional(Type.Integer()),
+    lastSequence: Type.Optional(nullable(Type.Integer())),
+    lagMs: Type.Optional(nullable(Type.Number())),
+    unusable: Type.Optional(nullable(Type.String(), { description: "Why its events cannot be used." })),
+  },
+  { title: "Feed", description: "What is known of a feed; where another router reads it, only what that one tells." },
 );
 
 export type FeedReport = Described<typeof feedReport>;

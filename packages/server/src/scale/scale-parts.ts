@@ -1,4 +1,5 @@
-import { type Described, EspalierError, json, type Meter, type Startable, startTogether } from "@espalier/core";
+import { EspalierError, type Meter, type Startable, startTogether } from "@espalier/core";
+import { closed, type Described, Type } from "@espalier/core/schema";
 import type { WaitingWork } from "@espalier/routing";
 import { type DemandedRole, engineRoles, FleetDemand, modelDemand, type PoolWork } from "@espalier/routing";
 import type { ScaleConfig } from "../config/index.ts";
@@ -6,7 +7,7 @@ import { createScalerServer, type ScalerServer } from "../grpc/index.ts";
 import { readTls } from "../lifecycle/certificates.ts";
 import type { RouterContext } from "../router-context.ts";
 
-export const scaleReport = json.object({ utilization: json.number(), models: json.list(modelDemand) });
+export const scaleReport = closed({ utilization: Type.Number(), models: Type.Array(modelDemand) });
 
 /** How many engines the load needs, and the listener at which KEDA asks. */
 export interface ScaleParts extends Startable {

@@ -3,6 +3,7 @@ import { createVirtualTime } from "@espalier/testing";
 import fastify from "fastify";
 import { afterEach, expect, test } from "vitest";
 import { createWhoMayRead, guardAdmin, registerPreflights } from "../../src/admin/admin-access.ts";
+import { describeRoutes } from "../../src/admin/admin-api.ts";
 import { registerIndex, registerPage } from "../../src/admin/dashboard.ts";
 import { createDecisionFeed, maxDecisionWatchers, registerDecisions } from "../../src/admin/decision-feed.ts";
 
@@ -24,6 +25,7 @@ function start({
   advertised = undefined as string | undefined,
 } = {}) {
   const app = fastify();
+  describeRoutes(app);
   app.setErrorHandler((error, _, reply) =>
     reply.code(error instanceof EspalierError ? error.kind.status : 500).send({ code: (error as EspalierError).code }),
   );

@@ -33,7 +33,7 @@ const columns = {
 type Column = keyof typeof columns;
 const columnNames = Object.keys(columns) as readonly Column[];
 
-export const historyReport = closed(
+const historyReport = closed(
   {
     nowMs: Type.Number({ description: "The router's clock: milliseconds since the Unix epoch." }),
     atMs: Type.Array(Type.Number(), { description: "At most 900." }),

@@ -29,7 +29,7 @@ const recordedRequest = closed(
 export type RecordedRequest = Described<typeof recordedRequest>;
 
 /** A line of a recording. */
-export const recordedLine = Type.Union([recordedRequest, closed({ skipped: Type.Integer() })]);
+const recordedLine = Type.Union([recordedRequest, closed({ skipped: Type.Integer() })]);
 
 /** What is known of a request when it has ended. */
 export interface EndedRequest {

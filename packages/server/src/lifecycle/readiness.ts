@@ -10,8 +10,8 @@ export interface Readiness {
   readonly reasons: readonly string[];
 }
 
-export const livePaths = ["/livez", "/healthz", "/liveness", "/live", "/ping"] as const;
-export const readyPaths = ["/readyz", "/health", "/readiness", "/ready"] as const;
+const livePaths = ["/livez", "/healthz", "/liveness", "/live", "/ping"] as const;
+const readyPaths = ["/readyz", "/health", "/readiness", "/ready"] as const;
 
 const probePaths: ReadonlySet<string> = new Set([...livePaths, ...readyPaths]);
 
@@ -20,9 +20,9 @@ export function isProbe(route: string | undefined): boolean {
   return route !== undefined && probePaths.has(route);
 }
 
-export const livenessAnswer = closed({ status: Type.Literal("alive") }, { title: "Alive" });
+const livenessAnswer = closed({ status: Type.Literal("alive") }, { title: "Alive" });
 
-export const readinessAnswer = closed(
+const readinessAnswer = closed(
   {
     status: Type.Enum(["ready", "not ready"]),
     reasons: Type.Array(Type.String(), { description: "Why not; empty when ready." }),

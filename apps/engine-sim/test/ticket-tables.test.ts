@@ -123,7 +123,7 @@ describe("tickets", () => {
 describe("the inbox", () => {
   const createBox = () => {
     const time = createVirtualTime();
-    return { time, inbox: createInbox({ scheduler: time.scheduler, timeoutMs: 1_000 }) };
+    return { time, inbox: createInbox({ clock: time.clock, scheduler: time.scheduler, timeoutMs: 1_000 }) };
   };
   const take = (inbox: Inbox, ticket: string) => inbox.take(ticket, new AbortController().signal);
 
@@ -135,6 +135,21 @@ describe("the inbox", () => {
     inbox.put("t", tokens);
     await time.advanceAsync(1_000);
     expect(inbox.size()).toBe(0);
+  });
+
+  test("a second prompt takes the place of the first, and a request that gives up is not waited for", async () => {
+    const { inbox } = createBox();
+    inbox.put("t", tokens);
+    inbox.put("t", Uint32Array.of(9));
+    expect(inbox.size()).toBe(1);
+    expect(await take(inbox, "t")).toEqual(Uint32Array.of(9));
+    const over = new AbortController();
+    const waiting = inbox.take("t", over.signal);
+    over.abort();
+    await expect(waiting).rejects.toThrow();
+    expect(inbox.waiting()).toBe(0);
+    inbox.put("t", tokens);
+    expect(await take(inbox, "t")).toBe(tokens);
   });
 
   test(`holds ${maxInbox} prompts, and the oldest gives way`, async () => {

@@ -219,36 +219,19 @@ export type Inbox = ReturnType<typeof createInbox>;
 /** Most prompts without a request, and most requests without a prompt. */
 export const maxInbox = 256;
 
-interface PushedPrompt {
-  readonly tokens: Uint32Array;
-  readonly cancelTimer: Cancel;
-}
-
-interface InboxOptions {
-  readonly scheduler: Scheduler;
-  /** How long either side waits for the other, in real milliseconds. */
-  readonly timeoutMs: number;
-}
-
-export function createInbox({ scheduler, timeoutMs }: InboxOptions) {
-  const prompts = new Map<string, PushedPrompt>();
-  const waiting = new Map<string, Deferred<Uint32Array>>();
-
-  const drop = (ticket: string): void => {
-    prompts.get(ticket)?.cancelTimer();
-    prompts.delete(ticket);
-  };
+/** A pushed prompt is a ticket with an offer from the beginning; a request that comes before it claims the ticket. */
+export function createInbox(options: ExportTableOptions) {
+  const table = new ExportTable(options);
+  const held = () => table.describe().filter(({ phase, isClaimed }) => phase === "held" && !isClaimed);
+  const asked = () => table.describe().filter(({ phase }) => phase === "asked");
+  const holds = (ticket: string): boolean => held().some((entry) => entry.ticket === ticket);
   return {
-    /** Stores a pushed prompt. When there are too many, the oldest is dropped. */
+    /** Stores a pushed prompt, in place of an earlier one. When there are too many, the oldest is dropped. */
     put(ticket: string, tokens: Uint32Array): void {
-      const waiter = waiting.get(ticket);
-      if (waiter) {
-        waiter.resolve(tokens);
-        return;
-      }
-      drop(ticket);
-      prompts.set(ticket, { tokens, cancelTimer: scheduler.after(timeoutMs, () => drop(ticket)) });
-      if (prompts.size > maxInbox) drop(prompts.keys().next().value as string);
+      if (holds(ticket)) table.done(ticket);
+      table.begin(ticket, "drop").offer({ tokens, release() {} });
+      const [oldest, ...others] = held();
+      if (others.length === maxInbox) table.done(oldest!.ticket);
     },
     /**
      * Waits for a pushed prompt, and removes it.
@@ -256,32 +239,24 @@ export function createInbox({ scheduler, timeoutMs }: InboxOptions) {
      * @throws (rejects) Error when it does not arrive in time or is no longer wanted
      */
     async take(ticket: string, signal: AbortSignal): Promise<Uint32Array> {
-      const prompt = prompts.get(ticket);
-      drop(ticket);
-      if (prompt) return prompt.tokens;
-      if (waiting.size >= maxInbox) throw new Error(`more than ${maxInbox} requests wait for a pushed prompt`);
-      if (waiting.has(ticket)) throw new Error(`${ticket} is waited for already`);
-      const waiter = createDeferred<Uint32Array>();
-      waiting.set(ticket, waiter);
-      const cancelTimer = scheduler.after(timeoutMs, () => waiter.reject(new Error(`timed out after ${timeoutMs} ms`)));
-      const stop = (): void => waiter.reject(new Error("the request is over"));
+      if (asked().length >= maxInbox && !holds(ticket)) {
+        throw new Error(`more than ${maxInbox} requests wait for a pushed prompt`);
+      }
+      const stop = (): void => table.lost(ticket);
       signal.addEventListener("abort", stop);
       try {
-        return await waiter.promise;
+        const { tokens } = await table.claim(ticket, true);
+        table.done(ticket);
+        return tokens;
       } finally {
-        waiting.delete(ticket);
-        cancelTimer();
         signal.removeEventListener("abort", stop);
       }
     },
     /** Prompts without a request. */
-    size: (): number => prompts.size,
+    size: (): number => held().length,
     /** Requests without a prompt. */
-    waiting: (): number => waiting.size,
-    clear(): void {
-      for (const ticket of [...prompts.keys()]) drop(ticket);
-      for (const waiter of waiting.values()) waiter.reject(new Error("the engine has started over"));
-    },
+    waiting: (): number => asked().length,
+    clear: (): void => table.clear(),
   };
 }
 

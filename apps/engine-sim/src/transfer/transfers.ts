@@ -46,7 +46,7 @@ export function createTransfers(options: TransfersOptions) {
   const { transfer, engine, faults, clock, scheduler, host, newId } = options;
   const { timeoutMs, protocol, role } = transfer;
   const exports = new ExportTable({ clock, scheduler, timeoutMs });
-  const inbox = createInbox({ scheduler, timeoutMs });
+  const inbox = createInbox({ clock, scheduler, timeoutMs });
   const links = createKvLinks();
   const store = createBlockStore(maxStoredBlocks);
   let processId = newId();

@@ -1,5 +1,5 @@
 import { parse, tokenize } from "@huggingface/jinja";
-import { limitError, maxSourceChars, TemplateError } from "./template-error.ts";
+import { lacking, limitError, maxSourceChars, TemplateError } from "./template-error.ts";
 
 /**
  * The shape of the tree that the parser of @huggingface/jinja 0.5 returns. The library does not export its node
@@ -176,8 +176,11 @@ export function parseTemplate(source: string): Node {
     // Jinja2 reads all line ends as \n.
     const text = withoutGeneration(withoutRaw(source.replace(/\r\n?/g, "\n")));
     const tokens = tokenize(text, { lstrip_blocks: true, trim_blocks: true });
-    return parse(markTests(tokens)) as unknown as Node;
+    const program = parse(markTests(tokens)) as unknown as Node;
+    refuseChains(tokens);
+    return program;
   } catch (error) {
+    if (error instanceof TemplateError) throw error;
     const message = error instanceof Error ? error.message : String(error);
     throw new TemplateError("syntax", `the template cannot be read: ${message}`, { cause: error });
   }
@@ -217,6 +220,23 @@ export function testOfFilterName(name: string): { readonly name: string; readonl
 
 const isName = (token: Token | undefined, name: string): boolean =>
   token?.type === "Identifier" && token.value === name;
+
+/** Words that end a comparison, as commas and the like do. */
+const afterComparison = new Set(["and", "or", "if", "else", ",", ":", "="]);
+
+/** In Python `1 < x < 9` compares twice. The parser compares the first result. */
+function refuseChains(tokens: readonly Token[]): void {
+  const compared = [false];
+  for (const [index, token] of tokens.entries()) {
+    const last = compared.length - 1;
+    if (token.type.startsWith("Open")) compared.push(false);
+    else if (token.type.startsWith("Close")) compared.pop();
+    else if (token.type === "ComparisonBinaryOperator" || (isName(token, "in") && tokens[index - 1]?.type !== "Dot")) {
+      if (compared[last]) throw lacking("chained comparisons");
+      compared[last] = true;
+    } else if (token.type !== "StringLiteral" && afterComparison.has(token.value)) compared[last] = false;
+  }
+}
 
 /** Words that may follow a test without being its argument. */
 const afterTest = new Set(["and", "or", "not", "is", "in", "if", "else", "recursive"]);

@@ -14,6 +14,8 @@ test.each([
   ["{{ (1, 1).count(1) }}", "the method list.count()"],
   ["{{ joiner() }}", "the function joiner()"],
   ["{{ 2 ** 3 }}", "the operator **"],
+  ["{{ 1 < 2 < 3 }}", "chained comparisons"],
+  ["{% if a == b not in c %}{% endif %}", "chained comparisons"],
   ["{{ '%.1f' % 2.5 }}", "the format '%.'"],
   ["{{ '%d' % 2.5 }}", "the format 'd' of a value that is no int"],
   ["{{ '{:>5}'.format('a') }}", "the format '{:>5}'"],
@@ -25,6 +27,17 @@ test.each([
   ["{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}", "call blocks"],
 ])("%s is refused by name", (source, what) => {
   expect(outcomeOf(source)).toEqual({ reason: "lacking", message: `the renderer lacks ${what}` });
+});
+
+test.each([
+  "{{ (1 < 2) == true }}",
+  "{{ 1 < 2 and 2 < 3 or 3 < 2 }}",
+  "{{ 1 < 2 if 3 < 4 else 5 < 6 }}",
+  "{{ [1 < 2, 2 in [2], {'a': 1 == 1}['a'] == true, 'and' == 'or'] }}",
+  "{% for x in [1] if x == 1 %}{{ x == 1 }}{{ x != 2 }}{% endfor %}",
+  "{% set x = 1 == 1 %}{{ namespace(a=1 == 2, b=2 == 2).b }}",
+])("comparisons beside one another are no chain: %s", (source) => {
+  expect(outcomeOf(source)).toHaveProperty("text");
 });
 
 test("a branch that is never taken may name what is lacking, as in Jinja2", () => {

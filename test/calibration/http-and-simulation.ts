@@ -2,12 +2,12 @@ import { systemClock } from "@espalier/core";
 import { type EngineParameters, enginePresets } from "@espalier/engine-model";
 import {
   createRow,
-  customScenario,
   type ReplayRow,
   type RunOptions,
   readTrace,
   type SimulateRow,
   simulate,
+  traceScenario,
 } from "@espalier/simulator";
 import { expect } from "vitest";
 import { run } from "../e2e/program.ts";
@@ -71,10 +71,7 @@ export async function simulatedRuns(path: string, fleet: CalibratedFleet): Promi
 async function simulated(path: string, fleet: CalibratedFleet, seed: number): Promise<Figures> {
   const options: RunOptions = {
     ...fleet,
-    scenario: customScenario({
-      name: "calibration",
-      fleet: { engines, routers: fleet.routers, preset, parameters: { blockCount } },
-    }),
+    scenario: traceScenario("calibration", { engines, routers: fleet.routers, preset, parameters: { blockCount } }),
     ...{ engines, sharing: "mesh", links: "real", seed, timing },
     trace: await readTrace(path),
     scale: speed,

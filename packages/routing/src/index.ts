@@ -15,6 +15,7 @@ export {
   defaultAdmissionSettings,
   type EngineOrder,
   type ExplainedAdmission,
+  engineOrders,
   enginePlace,
   type FleetUsage,
   noFleetUsage,

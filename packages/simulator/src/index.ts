@@ -46,7 +46,8 @@ export {
   sharings,
 } from "./run.ts";
 export { scenario, scenarioNames } from "./scenarios/catalogue.ts";
-export { customScenario, maxFleetEngines, maxFleetRouters, parseFleet } from "./scenarios/own-scenario.ts";
+export { maxFleetEngines, maxFleetRouters, parseFleet } from "./scenarios/fleet-file.ts";
+export { readScenario, traceScenario } from "./scenarios/read-scenario.ts";
 export type { PublishedResult, Scenario, ScenarioFleet, ScenarioVariant } from "./scenarios/scenario.ts";
 export { simulate } from "./simulate.ts";
 

@@ -36,7 +36,7 @@ import {
   type WorstCaseCommand,
   type WriteTraceCommand,
 } from "../simulate/simulate-options.ts";
-import { findScenario, loadScenario, simulatedPolicies } from "../simulate/simulated-scenario.ts";
+import { loadScenario, openScenario, simulatedPolicies } from "../simulate/simulated-scenario.ts";
 import { boundsNotes, compareWithPublished, createRowStream, extraTables } from "../simulate/tables.ts";
 import { compareWhatIfs, describeWhatIf, planWhatIf, type WhatIfOutcome } from "../simulate/what-if.ts";
 import { runWorstCase } from "../simulate/worst-case.ts";
@@ -52,7 +52,10 @@ export function registerSimulate(program: Command): void {
         "Exits with 1 when a run failed, or had no request that succeeded. With worst-case in place of a scenario, it says " +
         "how far each policy is behind the best one at worst, over all that policies are judged by.",
     )
-    .argument("[scenario]", "what is run; --list shows the scenarios; worst-case judges policies by all of them")
+    .argument(
+      "[scenario]",
+      "what is run: one of --list, or a file of your own (.json); worst-case judges policies by all of them",
+    )
     .optionsGroup("Scenario:")
     .option("--list", "show the scenarios")
     .option("--variant <names>", "variants of the scenario, separated by commas, or all")
@@ -60,7 +63,10 @@ export function registerSimulate(program: Command): void {
     .addOption(
       oneOf(new Option("--format <name>", "of the trace; detected from its first line unless given"), traceFormats),
     )
-    .option("--fleet <file>", "a fleet of your own, as JSON: engines, routers, preset, parameters, topology")
+    .option(
+      "--fleet <file>",
+      "a fleet of your own, as JSON: engines, routers, preset, parameters, perEngine, topology, cells",
+    )
     .option("--requests <n>", "only the first n requests")
     .option("--duration <time>", "send for so long, for example 60s, in place of the scenario's own time")
     .option("--load <shares>", "shares of the knee, which is found first, for example 0.5,0.85")
@@ -113,7 +119,7 @@ async function simulate(name: string | undefined, flags: SimulateFlags): Promise
   if (command.kind === "list") list(flags.json ?? false);
   else if (command.kind === "report") await report(command);
   else if (command.kind === "worst-case") await worstCase(command);
-  else if (command.kind === "write-trace") writeTrace(command);
+  else if (command.kind === "write-trace") await writeTrace(command);
   else await run(command, flags);
 }
 
@@ -288,14 +294,14 @@ const seed = 1;
  * @throws UsageError for a scenario without requests of its own, one whose requests depend on answers, and too many
  * requests
  */
-export function writeTrace({
+export async function writeTrace({
   scenario: name,
   variant: variantName,
   file,
   requests,
   durationS,
-}: WriteTraceCommand): void {
-  const scenario = findScenario(name);
+}: WriteTraceCommand): Promise<void> {
+  const scenario = await openScenario(name);
   const variant = variantName === undefined ? undefined : findVariant(scenario, variantName);
   if (scenario.syntheticTrace !== undefined) {
     if (variantName !== undefined || requests !== undefined || durationS !== undefined)

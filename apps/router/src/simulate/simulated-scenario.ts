@@ -4,8 +4,8 @@ import { EspalierError } from "@espalier/core";
 import { type CustomPolicies, policyNames } from "@espalier/policies";
 import {
   clusterIp,
-  customScenario,
   parseFleet,
+  readScenario,
   readTrace,
   rivalNames,
   type Scenario,
@@ -13,6 +13,7 @@ import {
   scenario,
   scenarioNames,
   type TraceRequest,
+  traceScenario,
 } from "@espalier/simulator";
 import { readName, UsageError } from "../cli/read-flags.ts";
 import type { ScenarioSource } from "./simulate-options.ts";
@@ -39,12 +40,12 @@ const usualFleet: ScenarioFleet = { preset: "h100-32b-tp2", parameters: {}, engi
  */
 export async function loadScenario(source: ScenarioSource): Promise<SimulatedScenario> {
   const { name, trace: path, format } = source;
-  const known = name === undefined ? undefined : findScenario(name);
+  const known = name === undefined ? undefined : await openScenario(name);
   if (known?.trace !== undefined && path === undefined && known.syntheticTrace === undefined)
     throw new UsageError(`${known.name} replays a trace: give it with --trace, for example --trace ${known.trace}`);
   if (known !== undefined && known.trace === undefined && path !== undefined)
     throw new UsageError(`--trace: ${known.name} makes its own requests`);
-  const fleet = source.fleet === undefined ? undefined : await readFleetFile(source.fleet);
+  const fleet = source.fleet === undefined ? undefined : parseFleet(await readText(source.fleet), source.fleet);
   const { plugins } = source;
   // The server has more than a child process of a simulation needs.
   const custom =
@@ -53,7 +54,7 @@ export async function loadScenario(source: ScenarioSource): Promise<SimulatedSce
       : { customPolicies: (await import("@espalier/server").then((server) => server.loadPlugins(plugins))).policies };
   const trace = path === undefined ? undefined : await readTrace(path, format === undefined ? {} : { format });
   if (known === undefined)
-    return { scenario: customScenario({ name: basename(path ?? ""), fleet: fleet ?? usualFleet }), trace, ...custom };
+    return { scenario: traceScenario(basename(path ?? ""), fleet ?? usualFleet), trace, ...custom };
   return { scenario: fleet === undefined ? known : { ...known, fleet, variants: [], published: [] }, trace, ...custom };
 }
 
@@ -62,12 +63,22 @@ export function findScenario(name: string): Scenario {
   return scenario(readName(name, "scenario", [...scenarioNames, worstCaseName]));
 }
 
-async function readFleetFile(path: string): Promise<ScenarioFleet> {
-  const text = await readFile(path, "utf8").catch((error: Error) => {
+/** Whether a scenario is a file of the user. */
+export const isScenarioFile = (name: string): boolean => name.endsWith(".json");
+
+/**
+ * Finds a scenario by its name, or reads the user's own.
+ *
+ * @throws UsageError for an unknown name, EspalierError `config_unreadable`, `config_invalid` for a file
+ */
+export async function openScenario(name: string): Promise<Scenario> {
+  return isScenarioFile(name) ? readScenario(await readText(name), name) : findScenario(name);
+}
+
+const readText = (path: string): Promise<string> =>
+  readFile(path, "utf8").catch((error: Error) => {
     throw new EspalierError("config_unreadable", `${path}: ${error.message}`, { param: path });
   });
-  return parseFleet(text, path);
-}
 
 /** The policies that a simulation can compare. */
 export const simulatedPolicies: readonly string[] = [...policyNames, clusterIp, ...rivalNames];

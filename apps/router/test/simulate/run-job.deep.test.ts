@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import type { Scenario } from "@espalier/simulator";
 import { expect, test } from "vitest";
 import type { KneeJob } from "../../src/simulate/run-job.ts";
@@ -5,6 +6,8 @@ import { runJob } from "../../src/simulate/run-job.ts";
 import { loadScenario } from "../../src/simulate/simulated-scenario.ts";
 import { temporaryFile } from "../temporary.ts";
 import { jobOf } from "./fake-outcome.ts";
+
+const support = fileURLToPath(new URL("../../../../examples/scenarios/support.json", import.meta.url));
 
 const fleet = (engines = 2): string =>
   temporaryFile(
@@ -78,6 +81,15 @@ test("a trace of one's own is replayed", async () => {
   const { row } = await runJob(job, simulated, () => {});
   expect(row).toMatchObject({ scenario: "mine.jsonl", requests: 30, errors: 0 });
   expect(row.cached_share).toBeGreaterThan(0.5);
+});
+
+test("a scenario of one's own is a file, which is read where it is named", async () => {
+  const own = { name: support, trace: undefined, format: undefined, fleet: undefined };
+  const job = jobOf({ source: own, engines: 2, routers: 1, sharing: "mesh", links: "delays", durationS: 20 });
+  const { row } = await runJob(job, await loadScenario(job.source), () => {});
+  expect(row).toMatchObject({ scenario: "support", errors: 0 });
+  expect(row.requests).toBeGreaterThan(30);
+  await expect(loadScenario({ ...own, name: "none.json" })).rejects.toMatchObject({ code: "config_unreadable" });
 });
 
 test("without a fleet, a trace is served by the one that replays have", async () => {

@@ -1,11 +1,11 @@
-import { customScenario, medianRows } from "@espalier/simulator";
+import { medianRows, traceScenario } from "@espalier/simulator";
 import { expect, test } from "vitest";
 import { readSelection, readSimulateOptions, type SimulateFlags } from "../../src/simulate/simulate-options.ts";
 import { compareWhatIfs, describeWhatIf, maxWhatIfs, planWhatIf, readWhatIfs } from "../../src/simulate/what-if.ts";
 import { outcomeOf } from "./fake-outcome.ts";
 
 const fleet = { preset: "h100-32b-tp2", parameters: {}, engines: 8, routers: 1 } as const;
-const scenario = customScenario({ name: "trace.jsonl", fleet });
+const scenario = traceScenario("trace.jsonl", fleet);
 const source = { name: undefined, trace: "trace.jsonl", format: undefined, fleet: undefined };
 const plan = (changes: string, flags: SimulateFlags = {}) =>
   planWhatIf(readWhatIfs(changes), readSelection(source, flags), scenario);

@@ -1,68 +1,54 @@
+import { readFileSync } from "node:fs";
 import { didYouMean, EspalierError } from "@espalier/core";
-import { a10g8 } from "./a10g-8.ts";
-import { agents300, scaleOut } from "./agents.ts";
-import { agentsTraces } from "./agents-traces.ts";
-import { baseten4 } from "./baseten-4.ts";
-import { evict, hotDocuments, rag, tiers } from "./documents.ts";
-import { gorgo } from "./gorgo.ts";
-import { lora64 } from "./lora-64.ts";
-import { mooncakeConversation, toolagent } from "./mooncake.ts";
-import { onePrompt } from "./one-prompt.ts";
-import { p2p } from "./p2p.ts";
-import { pdMixes } from "./pd-mix.ts";
-import { bursts, decodeBound, longAndShort } from "./prompts.ts";
-import { pullSurge } from "./pull-surge.ts";
-import { pull64x16k, pull192x48k, pullLadder } from "./pulls.ts";
-import { regions3 } from "./regions.ts";
+import { readScenario } from "./read-scenario.ts";
 import type { Scenario } from "./scenario.ts";
-import { sessionAffinity } from "./session-affinity.ts";
-import { sglangPrefixGroups } from "./sglang-prefix-groups.ts";
-import { sharedPrefix150x5 } from "./shared-prefix-150x5.ts";
-import { skywalker } from "./skywalker.ts";
-import { sloMix } from "./slo-mix.ts";
-import { faultScenarios, mega, smg240 } from "./smg-240.ts";
-import { unevenFleets } from "./uneven-fleets.ts";
 
-const catalogue = new Map(
-  [
-    sglangPrefixGroups,
-    sessionAffinity,
-    a10g8,
-    sharedPrefix150x5,
-    baseten4,
-    agents300,
-    agentsTraces,
-    mooncakeConversation,
-    smg240,
-    mega,
-    rag,
-    scaleOut,
-    toolagent,
-    evict,
-    sloMix,
-    lora64,
-    tiers,
-    onePrompt,
-    hotDocuments,
-    longAndShort,
-    decodeBound,
-    bursts,
-    pullLadder,
-    pull64x16k,
-    pull192x48k,
-    pullSurge,
-    regions3,
-    gorgo,
-    skywalker,
-    p2p,
-    ...unevenFleets,
-    ...pdMixes,
-    ...faultScenarios,
-  ].map((one) => [one.name, one]),
-);
+/** Files of `scenarios/`, in the order of tables. */
+export const scenarioNames: readonly string[] = [
+  "sglang-prefix-groups",
+  "session-affinity",
+  "a10g-8",
+  "shared-prefix-150x5",
+  "baseten-4",
+  "agents-300",
+  "agents-traces",
+  "mooncake-conversation",
+  "smg-240",
+  "mega",
+  "rag",
+  "scale-out",
+  "toolagent",
+  "evict",
+  "slo-mix",
+  "lora-64",
+  "tiers",
+  "one-prompt",
+  "hot-documents",
+  "long-and-short",
+  "decode-bound",
+  "bursts",
+  "pull-ladder",
+  "pull-64x16k",
+  "pull-192x48k",
+  "pull-surge",
+  "regions-3",
+  "gorgo",
+  "skywalker",
+  "p2p-anti-entropy",
+  "mixed-engines",
+  "slow-engines",
+  "quarter-memory",
+  "pd-mix",
+  "pd-mix-long-in",
+  "pd-mix-long-out",
+  "partition",
+  "router-loss",
+  "join-under-load",
+  "rolling-restart",
+  "engine-churn",
+];
 
-/** In the order of tables. */
-export const scenarioNames: readonly string[] = [...catalogue.keys()];
+const known = new Map<string, Scenario>();
 
 /**
  * Finds a scenario by name.
@@ -70,9 +56,15 @@ export const scenarioNames: readonly string[] = [...catalogue.keys()];
  * @throws EspalierError `config_invalid` that names the nearest one
  */
 export function scenario(name: string): Scenario {
-  const found = catalogue.get(name);
-  if (found !== undefined) return found;
-  const hint = didYouMean(name, scenarioNames);
-  const message = `scenario: "${name.slice(0, 100)}" is none of ${scenarioNames.join(", ")}${hint}`;
-  throw new EspalierError("config_invalid", message, { param: "scenario" });
+  if (!scenarioNames.includes(name)) {
+    const hint = didYouMean(name, scenarioNames);
+    const message = `scenario: "${name.slice(0, 100)}" is none of ${scenarioNames.join(", ")}${hint}`;
+    throw new EspalierError("config_invalid", message, { param: "scenario" });
+  }
+  const found = known.get(name) ?? readScenario(readFileSync(fileOf(name), "utf8"), `${name}.json`);
+  known.set(name, found);
+  return found;
 }
+
+/** The file of a scenario, found by the package's name: this module may be part of a program's bundle. */
+const fileOf = (name: string): URL => new URL(`../scenarios/${name}.json`, import.meta.resolve("@espalier/simulator"));

@@ -1,7 +1,6 @@
 import type { EngineRole } from "@espalier/core";
 import type { EngineParameters, PresetName } from "@espalier/engine-model";
 import type { EngineOrder } from "@espalier/routing";
-import type { SendLimits } from "../clients/session.ts";
 import type { Workload } from "../clients/workload.ts";
 import type { FaultName } from "../faults.ts";
 import type { Balancer } from "../fleet/cells.ts";
@@ -149,14 +148,4 @@ export interface Scenario {
   /** The fault in the middle of the run; see `faults.ts`. */
   readonly fault?: FaultName;
   createWorkload(options: WorkloadOptions): Workload;
-}
-
-/** When a run stops sending: as the user asked, else after the scenario's own duration. */
-export function limitsOf({ requests, durationS }: WorkloadOptions, ownDurationS?: number): SendLimits {
-  return { requests, durationS: durationS ?? (requests === undefined ? ownDurationS : undefined) };
-}
-
-/** A number of clients times the scale: at least one. */
-export function scaledClients(clients: number, { scale }: WorkloadOptions): number {
-  return Math.max(1, Math.round(clients * scale));
 }

@@ -2,9 +2,10 @@ import { readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { agentTraceLines } from "../../src/clients/agent-trace.ts";
-import { agentsTraces, syntheticAgentTrace } from "../../src/scenarios/agents-traces.ts";
+import { scenario } from "../../src/scenarios/catalogue.ts";
 import { infiniteCacheBound, percentile, readTraceLines, type TraceRequest } from "../../src/workload/index.ts";
 
+const agentsTraces = scenario("agents-traces");
 const shipped = new URL("../../../../examples/traces/agent-sessions.jsonl.gz", import.meta.url).pathname;
 
 const quantiles = (values: readonly number[], percents: readonly number[]): readonly number[] => {
@@ -64,7 +65,7 @@ describe("200 invented sessions are like the 355 real ones of which the quantile
 
 test("the shipped trace is what the generator makes: espalier simulate agents-traces --write-trace makes it anew", () => {
   const text = gunzipSync(readFileSync(shipped)).toString();
-  expect(text === [...syntheticAgentTrace()].map((line) => `${line}\n`).join("")).toBe(true);
+  expect(text === [...agentsTraces.syntheticTrace!()].map((line) => `${line}\n`).join("")).toBe(true);
 });
 
 test("a trace of single requests is refused", () => {

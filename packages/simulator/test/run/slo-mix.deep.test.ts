@@ -1,12 +1,13 @@
 import { expect, test, vi } from "vitest";
 import { createRow, type SimulateRow } from "../../src/measure/rows.ts";
 import type { RunOptions, RunRecord } from "../../src/run.ts";
-import { sloMix } from "../../src/scenarios/slo-mix.ts";
+import { scenario } from "../../src/scenarios/catalogue.ts";
 import { simulate } from "../../src/simulate.ts";
 
 // Takes some seconds of a core, which busy machines make ten times as many of.
 vi.setConfig({ testTimeout: 180_000 });
 
+const sloMix = scenario("slo-mix");
 const durationS = 60;
 
 async function run(variant: string): Promise<{ readonly row: SimulateRow; readonly record: RunRecord }> {

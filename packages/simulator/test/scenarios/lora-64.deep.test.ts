@@ -2,11 +2,13 @@
 import { describe, expect, test } from "vitest";
 import { createRow, type SimulateRow } from "../../src/measure/rows.ts";
 import type { RunOptions } from "../../src/run.ts";
-import { lora64, lora64Parameters } from "../../src/scenarios/lora-64.ts";
+import { scenario } from "../../src/scenarios/catalogue.ts";
 import { simulate } from "../../src/simulate.ts";
 import { recordRun, type SentRequest, sharedBlocks } from "../clients/recorded-run.ts";
 
-const { requests, slots, loadMs, ratePerS } = lora64Parameters;
+const lora64 = scenario("lora-64");
+const requests = { adapters: 64, sharedTokens: 600, outputTokens: 150 };
+const [slots, loadMs, ratePerS] = [8, 200, 10];
 
 describe("its workload", () => {
   const workload = lora64.createWorkload({ seed: 3, engines: 8, kvTokens: 60_000, scale: 1, durationS: 300 });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { customScenario, maxFleetEngines, maxFleetRouters, parseFleet } from "../../src/scenarios/own-scenario.ts";
+import { maxFleetEngines, maxFleetRouters, parseFleet } from "../../src/scenarios/fleet-file.ts";
+import { traceScenario } from "../../src/scenarios/read-scenario.ts";
 import { mooncakeStepMs, type TraceRequest } from "../../src/workload/index.ts";
 import { recordRun } from "../clients/recorded-run.ts";
 
@@ -144,7 +145,7 @@ describe("a scenario of one's own", () => {
       ...{ session: `s-${index}`, turn: 0 },
     }));
   const fleet = fleetOf({ engines: 3, routers: 2, preset: "a10g-7b" });
-  const own = customScenario({ name: "mine.jsonl", fleet });
+  const own = traceScenario("mine.jsonl", fleet);
   const send = (trace: readonly TraceRequest[] | undefined, scale = 1) => {
     const workload = own.createWorkload({
       ...{ seed: 1, engines: 3, kvTokens: 60_000, scale },

@@ -2,15 +2,19 @@
 import { describe, expect, test } from "vitest";
 import { createRow, type SimulateRow } from "../../src/measure/rows.ts";
 import type { RunOptions } from "../../src/run.ts";
-import { pdMixes, pdMixParameters } from "../../src/scenarios/pd-mix.ts";
+import { scenario } from "../../src/scenarios/catalogue.ts";
 import { simulate } from "../../src/simulate.ts";
 import { recordRun, sharedBlocks } from "../clients/recorded-run.ts";
 
-const { mixes, roles, thresholds, roleSplits, loads } = pdMixParameters;
-const [, longIn] = pdMixes;
+const output = { least: 100, most: 1_000 };
+const longIn = scenario("pd-mix-long-in");
 
-describe.each(pdMixes.map((one) => [one.name, one] as const))("%s", (name, one) => {
-  const { lengths, ratePerS } = mixes[name]!;
+describe.each([
+  ["pd-mix", { inputTokens: { least: 1_000, most: 100_000 }, outputTokens: output }, 2.2],
+  ["pd-mix-long-in", { inputTokens: { least: 10_000, most: 100_000 }, outputTokens: { least: 100, most: 200 } }, 1.1],
+  ["pd-mix-long-out", { inputTokens: { least: 1_000, most: 10_000 }, outputTokens: { least: 500, most: 1_000 } }, 11.5],
+])("%s", (name, lengths, ratePerS) => {
+  const one = scenario(name);
   const workload = one.createWorkload({ seed: 3, engines: 8, kvTokens: 400_000, scale: 1, durationS: 400 });
   const { sent } = recordRun(workload, { answerMs: 100 });
 
@@ -30,11 +34,10 @@ describe.each(pdMixes.map((one) => [one.name, one] as const))("%s", (name, one) 
   });
 
   test("each threshold stands at each load, beside engines that all do everything", () => {
-    expect(one.variants).toHaveLength(
-      loads.length * (Object.keys(thresholds).length + Object.keys(roleSplits).length + 2),
-    );
+    // Two loads of seven thresholds, eight splits by role, the balance, and engines that each do everything.
+    expect(one.variants).toHaveLength(2 * (7 + 8 + 2));
     expect(one.split!.roles).toHaveLength(one.fleet.engines);
-    expect(roles.map((role) => role[0]).join("")).toBe("ppddbbbb");
+    expect(one.split!.roles.map((role) => role[0]).join("")).toBe("ppddbbbb");
     expect(one.variants.find((variant) => variant.name === "8192-0.5")).toEqual({
       ...{ name: "8192-0.5", scale: 0.5, splitTokens: 8_192 },
     });
@@ -65,9 +68,9 @@ describe.each(pdMixes.map((one) => [one.name, one] as const))("%s", (name, one) 
 const timeoutMs = 120_000;
 
 async function run(variant: string): Promise<SimulateRow> {
-  const { scale = 1 } = longIn!.variants.find(({ name }) => name === variant)!;
+  const { scale = 1 } = longIn.variants.find(({ name }) => name === variant)!;
   const options: RunOptions = {
-    ...{ scenario: longIn!, variant, policy: "least_work", routers: 2, engines: 8 },
+    ...{ scenario: longIn, variant, policy: "least_work", routers: 2, engines: 8 },
     ...{ sharing: "mesh", links: "delays", seed: 1, scale, durationS: 100 },
   };
   return createRow(await simulate(options, () => 0), options);

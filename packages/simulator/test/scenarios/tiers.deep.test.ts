@@ -2,16 +2,17 @@
 import { beforeAll, describe, expect, test } from "vitest";
 import { createRow, type SimulateRow } from "../../src/measure/rows.ts";
 import type { RunOptions } from "../../src/run.ts";
-import { tiers, tiersParameters } from "../../src/scenarios/documents.ts";
+import { scenario } from "../../src/scenarios/catalogue.ts";
 import { simulate } from "../../src/simulate.ts";
 import { recordRun } from "../clients/recorded-run.ts";
 
-const { questions, workingSet, cpuShare, engines, ratePerS } = tiersParameters;
+const tiers = scenario("tiers");
+const [workingSet, cpuShare, engines, ratePerS] = [4, 3, 8, 10];
 const { blockCount, cpuBlocks, cpuLoadMsPerBlock } = tiers.fleet.parameters;
 
 describe("its fleet and its clients", () => {
   test("GPU memory holds a quarter of the documents, CPU memory the rest", () => {
-    const documentBlocks = (questions.documents * questions.documentTokens.most) / 16;
+    const documentBlocks = (400 * 8_000) / 16;
     expect(documentBlocks / (blockCount! * engines)).toBeCloseTo(workingSet, 3);
     expect((blockCount! + cpuBlocks!) * engines).toBeGreaterThanOrEqual(documentBlocks);
     expect(cpuBlocks! / blockCount!).toBe(cpuShare);

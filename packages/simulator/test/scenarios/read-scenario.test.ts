@@ -56,7 +56,9 @@ describe("a variant's clients", () => {
     const repeats = { kind: "repeats", times: 2, tokens: 64, pauseMs: 0 };
     expect(of({ requests: repeats }).every(({ promptTokens }) => promptTokens === 64)).toBe(true);
     expect(of({ loop: "closed", clients: 3, requests: repeats })).toHaveLength(3);
-    expect(() => of({ loop: "closed", clients: 3 })).toThrow("variants[0].clients.requests: must be an object, is absent");
+    expect(() => of({ loop: "closed", clients: 3 })).toThrow(
+      "variants[0].clients.requests: must be an object, is absent",
+    );
   });
 });
 

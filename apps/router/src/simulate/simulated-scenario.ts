@@ -59,12 +59,12 @@ export async function loadScenario(source: ScenarioSource): Promise<SimulatedSce
 }
 
 /** A wrong name is a usage error. */
-export function findScenario(name: string): Scenario {
+function findScenario(name: string): Scenario {
   return scenario(readName(name, "scenario", [...scenarioNames, worstCaseName]));
 }
 
 /** Whether a scenario is a file of the user. */
-export const isScenarioFile = (name: string): boolean => name.endsWith(".json");
+const isScenarioFile = (name: string): boolean => name.endsWith(".json");
 
 /**
  * Finds a scenario by its name, or reads the user's own.

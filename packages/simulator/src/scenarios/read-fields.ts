@@ -33,7 +33,7 @@ export function readFile<Value>(text: string, path: string, read: Read<Value>): 
 }
 
 /** What was written, in few characters. */
-export function shown(value: unknown): string {
+function shown(value: unknown): string {
   return value === undefined ? "absent" : JSON.stringify(value).slice(0, 60);
 }
 
@@ -55,7 +55,7 @@ export const whole = (least: number, most: number): Read<number> =>
   );
 
 /** The largest whole number for a parameter. */
-export const maxCount = 2 ** 31 - 1;
+const maxCount = 2 ** 31 - 1;
 export const count = whole(1, maxCount);
 export const countOrNone = whole(0, maxCount);
 

@@ -30,6 +30,7 @@ const mesh: MeshStatus = {
   members: [member],
   lost: [],
   refusedNotes: [],
+  droppedEntries: [],
   refused: [],
   feeds: { owned: 3, backup: 2, unread: 1 },
   facts: { targets: 6, blocks: 12_345, settled: 5, digest: "00112233445566ff" },
@@ -76,6 +77,11 @@ test("a router's place among the others: itself, its feeds, its facts, its journ
 test("estimates that it could not share are counted by kind", () => {
   const lines = describeMesh({ ...mesh, refusedNotes: [{ kind: "times", count: 3 }] }).split("\n");
   expect(lines[4]).toBe("notes     too many of kind times: 3 were not shared");
+});
+
+test("entries of the registry that made room for later ones are counted by kind", () => {
+  const lines = describeMesh({ ...mesh, droppedEntries: [{ kind: "drain", count: 3 }] }).split("\n");
+  expect(lines[4]).toBe("registry  too many of kind drain: 3 were dropped");
 });
 
 test("by way of Redis it has no address", () => {

@@ -63,6 +63,7 @@ test("a router among others fits, and so does why it is not ready", async () => 
     facts: { targets: 600, blocks: 12_345_678, settled: 555, digest: "00112233445566ff" },
     journals: { count: 4, bytes: 98_765 },
     refusedNotes: [{ kind: "times", count: 12_345 }],
+    droppedEntries: [],
     lost: [{ router: "router-europe-west-3", address: "router-3.cluster.local:7946", sinceMs: 1_700_000_000_000 }],
     refused: [
       {

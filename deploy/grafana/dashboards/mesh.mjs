@@ -81,10 +81,13 @@ export const mesh = {
       "Why. Own failures are this router's, on what a peer sent; the link goes on.",
     ),
     plot(
-      "Notes not shared",
+      "Not shared: notes, entries of the registry",
       "ops",
-      [[sum(rate("espalier_note_posts_refused_total"), "kind"), "{{kind}}"]],
-      "A router has at most 256 notes of a kind.",
+      [
+        [sum(rate("espalier_note_posts_refused_total"), "kind"), "{{kind}}"],
+        [sum(rate("espalier_registry_dropped_total"), "kind"), "{{kind}}"],
+      ],
+      "A router has at most 256 notes of a kind; the registry 16,384 engines, and as many drain flags.",
     ),
     plot(
       "Dialing",

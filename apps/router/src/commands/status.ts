@@ -93,7 +93,10 @@ interface MemberStatus extends Omit<Member, "state" | "sentBytes" | "receivedByt
 
 /** The displayed part of `GET /admin/mesh`. */
 export interface MeshStatus
-  extends Pick<MeshDescription, "router" | "epoch" | "region" | "address" | "lost" | "feeds" | "refusedNotes"> {
+  extends Pick<
+    MeshDescription,
+    "router" | "epoch" | "region" | "address" | "lost" | "feeds" | "refusedNotes" | "droppedEntries"
+  > {
   readonly backend: string;
   readonly members: readonly MemberStatus[];
   readonly refused: readonly Omit<MeshDescription["refused"][number], "firstMs">[];
@@ -124,8 +127,7 @@ function columnsOf(members: readonly MemberStatus[]): readonly TableColumn<Membe
 
 /** A router's state in the mesh, for people. */
 export function describeMesh(mesh: MeshStatus): string {
-  const { backend, router, epoch, region, address, members, lost, refused, refusedNotes, feeds, facts, journals } =
-    mesh;
+  const { backend, router, epoch, region, address, members, lost, refused, feeds, facts, journals } = mesh;
   const lines = [
     `mesh      ${router}, epoch ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}${region ? `, in ${region}` : ""}`,
     `feeds     ${feeds.owned} read here, ${feeds.backup} followed as backup, ${feeds.unread} unread`,
@@ -138,7 +140,8 @@ export function describeMesh(mesh: MeshStatus): string {
       ({ address: at, by, reason, detail, count, lastMs }) =>
         `refused   ${by === "us" ? at : `by ${at}`}: ${reason} (${detail}), ${count} times, last at ${timeText(lastMs)}`,
     ),
-    ...refusedNotes.map(({ kind, count }) => `notes     too many of kind ${kind}: ${count} were not shared`),
+    ...mesh.refusedNotes.map(({ kind, count }) => `notes     too many of kind ${kind}: ${count} were not shared`),
+    ...mesh.droppedEntries.map(({ kind, count }) => `registry  too many of kind ${kind}: ${count} were dropped`),
   ];
   const text = wrapText(lines.join("\n"), labelColumns);
   return `${text}\n\n${members.length === 0 ? "no other router" : layOutTable(members, columnsOf(members))}`;

@@ -128,11 +128,12 @@ export async function checkRunning(
     }
   });
   const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(optionsFor(adminUrl), "/admin/feeds");
-  const refused = status.mesh?.refusedNotes ?? [];
+  const { refusedNotes = [], droppedEntries = [] } = status.mesh ?? {};
   return [
     checkVersion(adminUrl, status.version, version),
     ...checkFeeds(feeds),
-    ...refused.map(checkNotes),
+    ...refusedNotes.map(checkNotes),
+    ...droppedEntries.map(checkRegistry),
     ...(await Promise.all(others)).flat(),
   ];
 }
@@ -141,6 +142,12 @@ export async function checkRunning(
 function checkNotes({ kind, count }: { readonly kind: string; readonly count: number }): Check {
   const mend = "serve fewer models and adapters with one mesh: a router shares what it knows of 256";
   return cross("notes", kind, `${count} were not shared with other routers: too many of this kind`, mend);
+}
+
+/** What operators said of engines and no router knows any more, because they said as much later. */
+function checkRegistry({ kind, count }: { readonly kind: string; readonly count: number }): Check {
+  const mend = "name engines alike when they come again: routers remember what operators said of 16,384";
+  return cross("registry", kind, `${count} of this kind were dropped for later ones`, mend);
 }
 
 /** Feeds that are listed of each reason. */

@@ -32,6 +32,10 @@ export const meshDescription = closed(
       description:
         "What this router would have told the others of its estimates, by kind, and found no place for, since it began.",
     }),
+    droppedEntries: Type.Array(closed({ kind: Type.Enum(["engine", "drain"]), count: Type.Integer() }), {
+      description:
+        "Engines of operators, and drain flags, that routers do not share, because as many later ones are shared.",
+    }),
     load: Type.Array(
       closed({
         router: Type.String(),
@@ -106,6 +110,7 @@ export function describeMesh(parts: MeshDescriptionParts): MeshDescription {
     lost: watch.lost().filter(({ router }) => described.members.every((member) => member.router !== router)),
     refused: described.refused,
     refusedNotes: replica.notes.refused(),
+    droppedEntries: replica.registry.describe().dropped,
     // Load of a router whose lease has expired does not count.
     load: load.filter(({ leaseLeftMs }) => leaseLeftMs > 0),
     feeds: {

@@ -23,8 +23,10 @@ const maxStamp = Number.MAX_SAFE_INTEGER - 2 ** 40;
 const encoder = new TextEncoder();
 const separator = "\u0000";
 
+export type RegistryKind = "engine" | "drain";
+
 /** A key of the document. Drain flags have a kind of their own, so that no other change of an engine touches them. */
-export function registryKey(kind: "engine" | "drain", engine: string, source: string): string {
+export function registryKey(kind: RegistryKind, engine: string, source: string): string {
   for (const name of [engine, source]) {
     if (name.length > maxRegistryNameLength || name.includes(separator)) {
       throw new RangeError(`no name for the registry: ${name.slice(0, maxRegistryNameLength)}`);
@@ -34,7 +36,7 @@ export function registryKey(kind: "engine" | "drain", engine: string, source: st
 }
 
 export interface RegistryName {
-  readonly kind: "engine" | "drain";
+  readonly kind: RegistryKind;
   readonly engine: string;
   readonly source: string;
 }
@@ -90,52 +92,57 @@ function isRecord(value: unknown): value is Record<string, unknown> {
 /** Entries of the registry of one kind, removed ones included while they are remembered. */
 export const maxRegistryEntries = 16_384;
 
-/** The latest entry ever seen of every key. Each kind has its own bound: engines take no place from drain flags. */
+/**
+ * The latest entry ever seen of every key, and of each kind the entries with the latest stamps: what is kept does not
+ * depend on the order in which entries arrive. Each kind has its own bound: engines take no place from drain flags.
+ */
 export class RegistryView {
-  /** Entries of others beyond the bound. */
-  refused = 0;
-  readonly #entries = new Map<string, RegistryEntry>();
-  readonly #countByKind = new Map<string, number>();
+  readonly #kinds: Readonly<Record<RegistryKind, Map<string, RegistryEntry>>> = { engine: new Map(), drain: new Map() };
+  readonly #onDropped: (kind: RegistryKind) => void;
 
-  get size(): number {
-    return this.#entries.size;
+  /** @param onDropped called for each entry that finds or leaves no place among those of its kind */
+  constructor(onDropped: (kind: RegistryKind) => void) {
+    this.#onDropped = onDropped;
   }
 
-  /** Whether there is no place for another entry of this key's kind. */
-  isFullFor(key: string): boolean {
-    return this.#countOf(key) >= maxRegistryEntries;
+  get size(): number {
+    return this.#kinds.engine.size + this.#kinds.drain.size;
+  }
+
+  isFull(kind: RegistryKind): boolean {
+    return this.#kinds[kind].size >= maxRegistryEntries;
   }
 
   get(key: string): RegistryEntry | undefined {
-    return this.#entries.get(key);
+    return this.#kinds[kindOf(key)].get(key);
   }
 
-  entries(): IterableIterator<[string, RegistryEntry]> {
-    return this.#entries.entries();
+  *entries(): Generator<[string, RegistryEntry], void, undefined> {
+    yield* this.#kinds.engine;
+    yield* this.#kinds.drain;
   }
 
-  /** @returns whether it is the latest of its key */
-  put(key: string, entry: RegistryEntry): boolean {
-    const known = this.#entries.get(key);
-    if (known && !isLaterEntry(entry, known)) return false;
-    if (!known) {
-      if (this.isFullFor(key)) {
-        this.refused += 1;
-        return false;
-      }
-      this.#countByKind.set(kindOf(key), this.#countOf(key) + 1);
-    }
-    this.#entries.set(key, entry);
-    return true;
+  /** @returns the keys of which it changed what is kept: this one, and one that made room for it */
+  put(key: string, entry: RegistryEntry): readonly string[] {
+    const kind = kindOf(key);
+    const entries = this.#kinds[kind];
+    const known = entries.get(key);
+    const replaced = known || !this.isFull(kind) ? key : earliestOf(entries);
+    if (replaced !== key) this.#onDropped(kind);
+    const before = entries.get(replaced);
+    if (before && !isLaterEntry(entry, before)) return [];
+    entries.delete(replaced);
+    entries.set(key, entry);
+    return replaced === key ? [key] : [key, replaced];
   }
 
   forget(key: string): void {
-    if (this.#entries.delete(key)) this.#countByKind.set(kindOf(key), this.#countOf(key) - 1);
-  }
-
-  #countOf(key: string): number {
-    return this.#countByKind.get(kindOf(key)) ?? 0;
+    this.#kinds[kindOf(key)].delete(key);
   }
 }
 
-const kindOf = (key: string): string => key.slice(0, key.indexOf(separator));
+const kindOf = (key: string): RegistryKind => (key.startsWith(`drain${separator}`) ? "drain" : "engine");
+
+function earliestOf(entries: Iterable<readonly [string, RegistryEntry]>): string {
+  return [...entries].reduce((least, one) => (isLaterEntry(least[1], one[1]) ? one : least))[0];
+}

@@ -1,4 +1,4 @@
-import type { Cancel, Clock } from "@espalier/core";
+import { type Cancel, type Clock, counterBy, type Meter } from "@espalier/core";
 import { type HybridClock, type Origin, stampMs } from "@espalier/mesh";
 import type { Doc } from "yjs";
 import { GenerationDocument, NextGenerations, readGenerationName } from "./generation-document.ts";
@@ -10,6 +10,7 @@ import {
   maxRegistryEntries,
   maxRegistryValueBytes,
   type RegistryEntry,
+  type RegistryKind,
   type RegistryName,
   type RegistryValue,
   RegistryView,
@@ -31,6 +32,7 @@ export interface RegistryOptions {
   readonly self: () => Origin;
   readonly clock: Clock;
   readonly hlc: HybridClock;
+  readonly meter: Meter;
 }
 
 /** What one source says of one engine. */
@@ -53,8 +55,8 @@ export interface RegistryDescription {
   /** Writers that the document remembers. */
   readonly clients: number;
   readonly structs: number;
-  /** Entries of others beyond the bound. */
-  readonly refused: number;
+  /** Entries that found or left no place among those of their kind; without kinds that lost none. */
+  readonly dropped: readonly { readonly kind: RegistryKind; readonly count: number }[];
 }
 
 /**
@@ -64,7 +66,8 @@ export interface RegistryDescription {
  */
 export class Registry {
   readonly #options: RegistryOptions;
-  readonly #view = new RegistryView();
+  readonly #view: RegistryView;
+  readonly #dropped = new Map<RegistryKind, number>();
   readonly #changeListeners = new Set<(name: RegistryName) => void>();
   readonly #documentListeners = new Set<(document: RegistryDocument) => void>();
   #current: GenerationDocument;
@@ -73,6 +76,16 @@ export class Registry {
 
   constructor(options: RegistryOptions) {
     this.#options = options;
+    const dropped = counterBy<RegistryKind>(
+      options.meter,
+      "kind",
+      "espalier_registry_dropped_total",
+      "Engines of operators, and drain flags, that routers do not share, because as many later ones are shared.",
+    );
+    this.#view = new RegistryView((kind) => {
+      dropped(kind);
+      this.#dropped.set(kind, (this.#dropped.get(kind) ?? 0) + 1);
+    });
     this.#current = this.#begin(1);
   }
 
@@ -111,11 +124,11 @@ export class Registry {
   /** @throws RangeError for a value over 2,048 bytes of JSON, names over 255 characters, and beyond 16,384 engines */
   putEngine(engine: string, source: string, value: RegistryValue): void {
     if (jsonBytes(value) > maxRegistryValueBytes) throw new RangeError(`too much is said of the engine ${engine}`);
-    this.#write(registryKey("engine", engine, source), value);
+    this.#write("engine", engine, source, value);
   }
 
   removeEngine(engine: string, source: string): void {
-    this.#write(registryKey("engine", engine, source), null);
+    this.#write("engine", engine, source, null);
   }
 
   engines(): readonly RegisteredEngine[] {
@@ -129,7 +142,7 @@ export class Registry {
 
   /** @param isDraining undefined: no operator says anything about it any more */
   setDraining(engine: string, isDraining: boolean | undefined): void {
-    this.#write(registryKey("drain", engine, ""), isDraining === undefined ? null : { isDraining });
+    this.#write("drain", engine, "", isDraining === undefined ? null : { isDraining });
   }
 
   drainingOf(engine: string): boolean | undefined {
@@ -168,22 +181,26 @@ export class Registry {
 
   describe(): RegistryDescription {
     const { generation, clients, structs } = this.#current;
-    return { generation, clients, structs, entries: this.#view.size, refused: this.#view.refused };
+    const dropped = Array.from(this.#dropped, ([kind, count]) => ({ kind, count }));
+    return { generation, clients, structs, entries: this.#view.size, dropped };
   }
 
-  #write(key: string, value: RegistryValue | null): void {
+  #write(kind: RegistryKind, engine: string, source: string, value: RegistryValue | null): void {
+    const key = registryKey(kind, engine, source);
     const known = this.#view.get(key);
     if (known ? canonicalJson(known.value) === canonicalJson(value) : value === null) return;
-    if (!known && this.#view.isFullFor(key)) {
-      throw new RangeError(`the registry has room for ${maxRegistryEntries} entries of a kind`);
+    // A later drain flag takes the place of the earliest: an engine that an operator drains now is always told.
+    if (!known && kind === "engine" && this.#view.isFull(kind)) {
+      throw new RangeError(`the registry has room for ${maxRegistryEntries} engines, removed ones of a day included`);
     }
     const { self, hlc } = this.#options;
     // Later than what it replaces, even if that was written by a router whose clock is ahead.
     const stamp = Math.max(hlc.now(), (known?.stamp ?? 0) + 1);
     const entry: RegistryEntry = { stamp, router: self().router, value: copyOf(value) };
-    this.#view.put(key, entry);
+    const [, ...gone] = this.#view.put(key, entry);
     this.#current.set([[key, entry]]);
-    this.#changed(key);
+    this.#current.delete(gone);
+    for (const changed of [key, ...gone]) this.#changed(changed);
   }
 
   #begin(generation: number): GenerationDocument {
@@ -215,7 +232,7 @@ export class Registry {
       const entry = readRegistryKey(key) && document.get(key);
       if (!entry) continue;
       this.#options.hlc.observe(entry.stamp);
-      if (this.#view.put(key, entry)) changed.push(key);
+      changed.push(...this.#view.put(key, entry));
     }
     return changed;
   }

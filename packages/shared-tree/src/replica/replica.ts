@@ -130,7 +130,7 @@ export class Replica implements Startable {
       ...{ self, index, slots, clock, meter, hlc, touch, journal: this.store.own, bindings: this.bindings },
       epochOf: (target) => this.fold.state(target)?.epoch,
     });
-    this.registry = new Registry({ self, clock, hlc });
+    this.registry = new Registry({ self, clock, hlc, meter });
     shareRegistry(this.registry, this.store);
     this.#collectDead = createDeadJournals({
       ...{ clock, self, store: this.store, fold: this.fold },

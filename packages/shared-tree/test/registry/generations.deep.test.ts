@@ -179,17 +179,63 @@ test("a document of many changes by few writers is rotated too", () => {
   a.outbox.length = 0;
 });
 
-test("one entry more than there is room for is refused here, and ignored and counted from elsewhere", () => {
+test("one engine more than there is room for is refused here; of one from elsewhere the earliest is dropped", () => {
+  const { time, a, b } = couple();
+  for (let index = 0; index < maxRegistryEntries; index++) a.registry.putEngine(`e${index}`, "admin", {});
+  a.outbox.length = 0;
+  expect(() => a.registry.putEngine("one more", "admin", {})).toThrow(RangeError);
+  time.advance(1_000);
+  b.registry.putEngine("from b", "admin", {});
+  a.sync(b);
+  const engines = a.registry.engines().map(({ engine }) => engine);
+  expect([engines.length, engines.includes("from b"), engines.includes("e0")]).toEqual([
+    maxRegistryEntries,
+    true,
+    false,
+  ]);
+  expect(a.changes.slice(-2)).toEqual(["engine from b", "engine e0"]);
+  expect(a.registry.describe().dropped).toEqual([{ kind: "engine", count: 1 }]);
+});
+
+test("a drain flag more than there is room for takes the place of the earliest, and is counted", () => {
   const { a, b } = couple();
   for (let index = 0; index < maxRegistryEntries; index++) a.registry.setDraining(`e${index}`, true);
   a.outbox.length = 0;
-  expect(() => a.registry.setDraining("one more", true)).toThrow(RangeError);
+  b.sync(a);
   a.registry.setDraining("e0", false);
-  expect(a.registry.drainingOf("e0")).toBe(false);
-  b.registry.setDraining("from b", true);
-  a.sync(b);
-  expect(a.registry.drainingOf("from b")).toBeUndefined();
-  expect(a.registry.describe().refused).toBe(1);
+  b.registry.setDraining("one more", true);
+  settle([a, b]);
+  for (const { registry, meter } of [a, b]) {
+    expect(["e0", "e1", "e2", "one more"].map((engine) => registry.drainingOf(engine))).toEqual([
+      false,
+      undefined,
+      true,
+      true,
+    ]);
+    expect(meter.value("espalier_registry_dropped_total", "drain")).toBeGreaterThan(0);
+  }
+});
+
+test("routers that learn more drain flags than there is room for, in different orders, keep the same ones", () => {
+  const time = createVirtualTime();
+  const writers = ["a", "b"].map((name) => createRegistryRouter(name, { time }));
+  const half = maxRegistryEntries / 2 + 100;
+  for (let index = 0; index < half; index++) {
+    time.advance(1);
+    for (const [at, { registry }] of writers.entries()) registry.setDraining(`${at}-${index}`, true);
+  }
+  const [c, d] = ["c", "d"].map((name) => createRegistryRouter(name, { time })) as [RegistryRouter, RegistryRouter];
+  for (const writer of writers) c.sync(writer);
+  for (const writer of writers.toReversed()) d.sync(writer);
+  const kept = ({ registry }: RegistryRouter): string[] =>
+    [0, 1].flatMap((at) =>
+      Array.from({ length: half }, (_, index) => `${at}-${index}`).filter((engine) => registry.drainingOf(engine)),
+    );
+  expect(kept(c)).toHaveLength(maxRegistryEntries);
+  expect(kept(c)).toEqual(kept(d));
+  expect([c, d].map(({ registry }) => registry.describe().dropped)).toEqual(
+    Array(2).fill([{ kind: "drain", count: 200 }]),
+  );
 });
 
 test("as many engines as there is room for take no place from drain flags, here and from elsewhere", () => {
@@ -201,5 +247,5 @@ test("as many engines as there is room for take no place from drain flags, here 
   b.registry.setDraining("e2", true);
   a.sync(b);
   expect(["e1", "e2"].map((engine) => a.registry.drainingOf(engine))).toEqual([true, true]);
-  expect(a.registry.describe().refused).toBe(0);
+  expect(a.registry.describe().dropped).toEqual([]);
 });

@@ -1,6 +1,6 @@
 import { asRouterId, type Random } from "@espalier/core";
 import { createHybridClock } from "@espalier/mesh";
-import { createVirtualTime, type VirtualTime } from "@espalier/testing";
+import { type CountingMeter, createCountingMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { applyUpdate, type Doc, encodeStateAsUpdate, encodeStateVector } from "yjs";
 import { Registry } from "../../src/registry/registry.ts";
 
@@ -14,6 +14,7 @@ interface Sent {
 
 export interface RegistryRouter {
   readonly registry: Registry;
+  readonly meter: CountingMeter;
   readonly changes: string[];
   /** What it has written and nobody has fetched. */
   readonly outbox: Sent[];
@@ -32,7 +33,9 @@ export interface RegistryRouterOptions {
 export function createRegistryRouter(name: string, options: RegistryRouterOptions = {}): RegistryRouter {
   const { time = createVirtualTime(), epoch = 1, aheadMs = 0 } = options;
   const clock = { nowMs: time.clock.nowMs, wallMs: () => time.clock.wallMs() + aheadMs };
+  const meter = createCountingMeter();
   const registry = new Registry({
+    meter,
     self: () => ({ router: asRouterId(name), epoch }),
     clock,
     hlc: createHybridClock(clock),
@@ -41,7 +44,7 @@ export function createRegistryRouter(name: string, options: RegistryRouterOption
   registry.onChange(({ kind, engine }) => changes.push(`${kind} ${engine}`));
   const outbox: Sent[] = [];
   const router: RegistryRouter = {
-    ...{ registry, changes, outbox },
+    ...{ registry, meter, changes, outbox },
     receive(sent) {
       const doc = registry.open(sent.name);
       if (doc) applyUpdate(doc, sent.bytes, remote);

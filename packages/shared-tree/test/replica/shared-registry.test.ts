@@ -1,4 +1,4 @@
-import { asRouterId, createSeededRandom } from "@espalier/core";
+import { asRouterId, createSeededRandom, silentMeter } from "@espalier/core";
 import { createHybridClock } from "@espalier/mesh";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
@@ -14,7 +14,8 @@ interface Router {
 function routerOf(name: string, time: VirtualTime, epoch = 1): Router {
   const origin = { router: asRouterId(name), epoch };
   const store = new Journals({ origin, clock: time.clock });
-  const registry = new Registry({ self: () => origin, clock: time.clock, hlc: createHybridClock(time.clock) });
+  const { clock } = time;
+  const registry = new Registry({ self: () => origin, clock, hlc: createHybridClock(clock), meter: silentMeter });
   shareRegistry(registry, store);
   return { store, registry };
 }
@@ -129,7 +130,7 @@ test.each([1, 2, 3])(
     expect(generation).toBeGreaterThan(3);
     for (const router of routers) {
       expect(names(router)).toEqual([`registry/${generation}`]);
-      expect(router.registry.describe()).toMatchObject({ generation, entries: expected.size, refused: 0 });
+      expect(router.registry.describe()).toMatchObject({ generation, entries: expected.size, dropped: [] });
       for (const [engine, isDraining] of expected) expect(router.registry.drainingOf(engine)).toBe(isDraining);
     }
   },

@@ -13,6 +13,7 @@ import {
   isDict,
   isInt,
   LazySequence,
+  Markup,
   Namespace,
   PyTuple,
   typeName,
@@ -36,6 +37,7 @@ export function getAttribute(object: Value, name: string): Value {
   if (object instanceof LoopState) return loopAttribute(object, name);
   if (object instanceof Namespace) return object.attributes.get(name);
   if (object === undefined) throw valueError(`an undefined value has no attribute '${name}'`);
+  if (object instanceof Markup) throw lacking("methods of safe text");
   if (isInner(name)) return undefined;
   return methodOf(object, name);
 }
@@ -61,6 +63,7 @@ export function getItem(object: Value, key: Value): Value {
     return typeof key === "string" && isDictMethod(key) ? dictMethod(object, key) : undefined;
   }
   if (typeof key === "string") return getAttribute(object, key);
+  if (object instanceof Markup) throw lacking("items of safe text");
   if (Array.isArray(object) || typeof object === "string") {
     if (!isInt(key)) return undefined;
     const items = typeof object === "string" ? codePoints(object) : object;
@@ -84,6 +87,7 @@ interface SliceBounds {
  */
 export function getSlice(object: Value, bounds: SliceBounds): Value {
   if (object === undefined) throw valueError("an undefined value has no items");
+  if (object instanceof Markup) throw lacking("slices of safe text");
   const step = bounds.step === null ? 1 : intArgument(bounds.step, "slice indices");
   if (step === 0) throw valueError("slice step cannot be zero");
   const view = step === 1 && bounds.stop === null && isInt(bounds.start) ? viewOf(object) : undefined;
@@ -122,6 +126,7 @@ function pick(items: string | readonly Value[], start: number, stop: number, ste
  */
 export function lengthOf(value: Value): number {
   if (typeof value === "string") return codePointCount(value);
+  if (value instanceof Markup) return codePointCount(value.text);
   if (Array.isArray(value)) return value.length;
   if (value === undefined) return 0;
   if (isDict(value)) return value instanceof Map ? value.size : Object.keys(value).length;

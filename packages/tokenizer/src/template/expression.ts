@@ -328,6 +328,9 @@ const numeric = (name: Arithmetic): Operator =>
   });
 
 function unsupported(operator: string, left: Value, right: Value): Error {
+  if (operator !== "+" && (left instanceof Markup || right instanceof Markup)) {
+    return lacking(`the operator ${operator} over safe text`);
+  }
   if (left === undefined || right === undefined) return valueError(`an operand of ${operator} is undefined`);
   return valueError(`unsupported operand type(s) for ${operator}: '${typeName(left)}' and '${typeName(right)}'`);
 }

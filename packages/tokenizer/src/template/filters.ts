@@ -253,6 +253,7 @@ const extreme = (name: string, direction: 1 | -1): Filter =>
 /** `reverse`: a string stays a string; anything else becomes an iterator. */
 function reverse(value: Value): Value {
   if (typeof value === "string") return Array.from(value).reverse().join("");
+  if (value instanceof Markup) throw lacking("the filter 'reverse' over safe text");
   const reversed = [...iterate(value)].reverse();
   return value instanceof LazySequence ? reversed : new LazySequence(reversed, "list_reverseiterator");
 }
@@ -265,6 +266,7 @@ const sequenceFilters: Readonly<Record<string, Filter>> = {
   first: filterOf("first", [], (value) => (value instanceof LazySequence ? value.takeFirst() : iterate(value)[0])),
   last: filterOf("last", [], (value) => {
     if (value instanceof LazySequence) throw valueError(`'${value.kind}' object is not reversible`);
+    if (value instanceof Markup) throw lacking("the filter 'last' over safe text");
     return iterate(value).at(-1);
   }),
   list: filterOf("list", [], (value) => [...iterate(value)]),
@@ -324,7 +326,7 @@ const indent = filterOf("indent", ["width", "first", "blank"], (value, [width = 
   const rest = lines.slice(1).map((line) => (line === "" && !isTrue(blank) ? line : level + line));
   const text = [lines[0] ?? "", ...rest].join("\n");
   checkLength(text.length, maxTextChars);
-  return isTrue(first) ? level + text : text;
+  return likeIn(value, isTrue(first) ? level + text : text);
 });
 
 const escaped = (value: Value): Value => (value instanceof Markup ? value : new Markup(escapeHtml(textOf(value))));

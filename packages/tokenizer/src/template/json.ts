@@ -9,6 +9,7 @@ import {
   isDict,
   isFloat,
   isInt,
+  Markup,
   toDouble,
   typeName,
   type Value,
@@ -163,6 +164,7 @@ export function writeJson(value: Value, style: JsonStyle): string {
 
 function write(value: Value, style: JsonStyle, newline: string, depth: number): string {
   if (typeof value === "string") return writeText(value, style);
+  if (value instanceof Markup) return writeText(value.text, style);
   if (value === null) return "null";
   if (typeof value === "boolean") return value ? "true" : "false";
   if (isInt(value)) return intText(value);

@@ -208,6 +208,7 @@ export function typeName(value: Value): string {
 export function iterate(value: Value): readonly Value[] {
   if (Array.isArray(value)) return value;
   if (typeof value === "string") return Array.from(value);
+  if (value instanceof Markup) return Array.from(value.text);
   if (value === undefined) return [];
   if (value instanceof LazySequence) return value.take();
   if (isDict(value)) return dictKeys(value);
@@ -243,6 +244,7 @@ export function intArgument(value: Value, what: string): number {
  * @throws TemplateError when it is none
  */
 export function stringArgument(value: Value, what: string): string {
+  if (value instanceof Markup) return value.text;
   if (typeof value !== "string") throw valueError(`${what} must be str, not ${typeName(value)}`);
   return value;
 }
@@ -318,8 +320,10 @@ export function compareValues(left: Value, right: Value, operator = "<"): number
  * @throws TemplateError when it is no container
  */
 export function contains(container: Value, item: Value): boolean {
+  if (container instanceof Markup) return contains(container.text, item);
   if (typeof container === "string") {
     if (typeof item === "string") return container.includes(item);
+    if (item instanceof Markup) return container.includes(item.text);
     throw valueError(`'in <string>' requires string as left operand, not ${typeName(item)}`);
   }
   if (Array.isArray(container)) {

@@ -112,16 +112,21 @@ export function changedPaths(before: CompiledConfig, after: CompiledConfig): rea
 
 /** The running configuration with the reloadable settings of the loaded one. */
 export function applyReload(running: CompiledConfig, loaded: CompiledConfig): CompiledConfig {
-  const { engines, discovery, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings } = loaded;
-  const { maxNesting, maxConcurrentRequests, maxEventLoopDelayMs, maxHeapShare } = loaded.limits;
+  const { engines, discovery, policy, pools, apiKeys, corsOrigins, sessionKey, injectUsage, drain, warnings } = loaded;
+  const { maxNesting, maxConcurrentRequests, maxBodyBytesInFlight, maxConnections } = loaded.limits;
+  const { maxEventLoopDelayMs, maxHeapShare, maxMeshBufferBytes } = loaded.limits;
   const { aliases, splits } = loaded.models;
   const takes = (path: string): boolean => isAppliedOnReload(path, running, loaded);
   const { secret, acceptedSecrets } = takes("mesh.secret") ? loaded.mesh : running.mesh;
   return {
     ...running,
-    ...{ engines, discovery, policy, pools, apiKeys, sessionKey, injectUsage, drain, warnings },
+    ...{ engines, discovery, policy, pools, apiKeys, corsOrigins, sessionKey, injectUsage, drain, warnings },
     isFileBlank: loaded.isFileBlank,
-    limits: { ...running.limits, maxNesting, maxConcurrentRequests, maxEventLoopDelayMs, maxHeapShare },
+    limits: {
+      ...running.limits,
+      ...{ maxNesting, maxConcurrentRequests, maxBodyBytesInFlight, maxConnections },
+      ...{ maxEventLoopDelayMs, maxHeapShare, maxMeshBufferBytes },
+    },
     models: { ...running.models, aliases, splits },
     mesh: { ...running.mesh, secret, acceptedSecrets },
     log: { ...running.log, level: loaded.log.level },

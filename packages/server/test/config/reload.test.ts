@@ -7,6 +7,7 @@ import {
   loadConfig,
   sharedSettings,
 } from "../../src/config/index.ts";
+import { settingPath, settings } from "../../src/config/settings.ts";
 
 const read = (text: string) => loadConfig({ file: { path: "espalier.yaml", text } });
 
@@ -106,6 +107,44 @@ api-keys: [{ name: b, key: key-number-two }]
 pools: [{ models: [m], policy: sticky, engine-api-key: engine-key-1 }]
 `);
   const taken = applyReload(running, loaded);
+
+  /** Another value than the default for every setting that a reload applies. */
+  const all = `
+engines: [http://a:1]
+discovery:
+  dns: ["a.test:80"]
+policy: random
+pools: [{ models: [m], policy: sticky }]
+models: { aliases: { a: y }, splits: { b: [{ model: y, weight: 1 }] } }
+api-keys: [{ name: b, key: key-number-two }]
+cors: { origins: [https://chat.example.com] }
+session-key: [body:thread]
+inject-usage: false
+limits:
+  max-nesting: 11
+  max-concurrent-requests: 12
+  max-body-bytes-in-flight: 13MiB
+  max-connections: 14
+  max-event-loop-delay: 150ms
+  max-heap-share: 0.16
+  max-mesh-buffer: 17MiB
+drain: { delay: 18s, grace: 19s }
+log: { level: debug }
+mesh: { secret: mesh-secret-number-two-of-two, accepted-secrets: [mesh-secret-number-one-of-two] }
+`;
+
+  test("is all that is said to be taken up", () => {
+    const before = read("mesh: { secret: mesh-secret-number-one-of-two }\n");
+    const after = read(all);
+    expect(changedPaths(before, after).filter((path) => !isReloadable(path))).toEqual([]);
+    expect(applyReload(before, after)).toEqual(after);
+    const named = changedPaths(before, after);
+    const forgotten = settings
+      .map((setting) => settingPath(setting).replace(/(\[\]|\.<\w+>|\.\*).*$/, ""))
+      .filter((path) => isReloadable(path) && !named.some((one) => one === path || one.startsWith(`${path}.`)))
+      .filter((path) => !/^(policy|discovery|session-key)\./.test(path));
+    expect(forgotten).toEqual([]);
+  });
 
   test("is of the loaded configuration, and the rest of its own", () => {
     expect(taken.policy.name).toBe("random");

@@ -9,7 +9,8 @@ type Unchanging<T> = T extends string | number | boolean | null
   ? T
   : T extends readonly (infer Item)[]
     ? readonly Unchanging<Item>[]
-    : { readonly [Key in keyof T]: Unchanging<T[Key]> };
+    : // What may be absent may be undefined, too: JSON shows neither.
+      { readonly [Key in keyof T]: Unchanging<T[Key]> | (object extends Pick<T, Key> ? undefined : never) };
 
 /** An object with these properties and no others. Another one may begin with them: `{ ...one.properties, more }`. */
 export const closed = <P extends TProperties>(properties: P, options: TSchemaOptions = {}) =>

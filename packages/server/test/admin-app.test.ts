@@ -34,7 +34,7 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     operators: { add: () => asEngineId("a"), remove: () => {} },
     dashboard: { who: createWhoMayRead({ origins: () => [], isOpen: !changes.keySha256 }), routes },
     describeConfig: () => ({ policy: "least_work" }),
-    reload: () => ({ trigger: "admin", atMs: 0, applied: [], needsRestart: [] }),
+    reload: () => ({ trigger: "admin", atMs: 0, applied: [], needsRestart: [], error: undefined }),
     explain: async () => ({}),
     past: { find: async (requestId) => ({ requestId, router: null, decisions: [] }) },
     maxExplainedBytes: 100_000,

@@ -77,7 +77,7 @@ export function createReloader(options: ReloaderOptions): Reloader {
       // A file is blank while it is being copied or when its volume is full. That does not mean that no engines are
       // wanted.
       if (loaded.isFileBlank && !options.isBlank()) throw new EspalierError("config_invalid", blankMessage);
-      return { trigger, atMs, ...options.apply(loaded) };
+      return { trigger, atMs, ...options.apply(loaded), error: undefined };
     } catch (thrown) {
       const { code, message } = asEspalierError(thrown);
       return { trigger, atMs, applied: [], needsRestart: [], error: { code, message } };

@@ -2,7 +2,7 @@ import { createSeededRandom, systemClock } from "@espalier/core";
 import { createEventDecoder } from "@espalier/engine-model/kv-events";
 import { eventKind } from "@espalier/prefix-index";
 import { expect, test } from "vitest";
-import { eventsReport, eventsSuite, eventsTable } from "../src/suites/events.ts";
+import { eventsSuite } from "../src/suites/events.ts";
 import { decodeWithLibrary } from "../src/suites/events-baseline.ts";
 import { ingestMs } from "../src/suites/events-ingest.ts";
 import { runEventsOnce } from "../src/suites/events-run.ts";
@@ -96,24 +96,6 @@ test("a message that does not decode fails the run", async () => {
   const steady = [...made.steady, { feed: 0, payload: Uint8Array.of(0xc1) }];
   const run = runEventsOnce({ traffic: { ...made, steady }, passes: 1, clock: systemClock });
   await expect(run).rejects.toThrow(/not decoded: invalid/);
-});
-
-test("runs are joined into medians and extremes, and laid out", () => {
-  const run = (value: number) => ({
-    espalier: { decode_block_ops_per_s: value, socket_block_ops_per_s: value / 2 },
-    library: { decode_block_ops_per_s: value / 10 },
-  });
-  const report = eventsReport([run(1e6), run(3e6), run(2e6)], shape);
-  expect(report).toMatchObject({
-    name: "events",
-    metrics: { decode_block_ops_per_s: 2e6, socket_block_ops_per_s: 1e6 },
-    baselines: { msgpack_library: { decode_block_ops_per_s: 2e5 } },
-    spread: { espalier: { decode_block_ops_per_s: { min: 1e6, max: 3e6 } } },
-    shares: [],
-  });
-  const table = eventsTable(report);
-  expect(table).toMatch(/decode_block_ops_per_s\s+2\.00 \(1\.00 \.\. 3\.00\)\s+0\.20 \(0\.10 \.\. 0\.30\)/);
-  expect(table).toMatch(/socket_block_ops_per_s\s+1\.00 \(0\.50 \.\. 1\.50\)/);
 });
 
 test("the suite runs from its arguments, and refuses wrong ones", async () => {

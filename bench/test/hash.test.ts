@@ -1,6 +1,6 @@
 import type { Clock } from "@espalier/core";
 import { expect, test } from "vitest";
-import { hashReport, hashSuite, hashTable, runHashOnce } from "../src/suites/hash.ts";
+import { hashSuite, runHashOnce } from "../src/suites/hash.ts";
 import { UsageError } from "../src/support/usage-error.ts";
 
 /** A clock that goes on by a millisecond whenever it is read. */
@@ -18,27 +18,6 @@ test("a run measures every figure of all three", () => {
     // Eight calls to a millisecond: 125 microseconds for each.
     expect(figures).toEqual({ tokens_per_s: 96e6, tokens_per_s_1k: 8e6, text_48k_us: 125 });
   }
-});
-
-const figures = (factor: number) => ({
-  tokens_per_s: 1.5e9 * factor,
-  tokens_per_s_1k: 1.2e9 * factor,
-  text_48k_us: 20 / factor,
-});
-const runOf = (factor: number) => ({ wasm: figures(factor), js: figures(factor / 10), sha256: figures(factor / 100) });
-
-test("figures are medians over the runs, with their extremes", () => {
-  const report = hashReport([runOf(1), runOf(1.2), runOf(0.5)], 200);
-  expect(report.name).toBe("hash");
-  expect(report.metrics).toEqual(figures(1));
-  expect(report.baselines).toEqual({ js: figures(1 / 10), sha256: figures(1 / 100) });
-  expect(report.spread.wasm?.tokens_per_s).toEqual({ min: 0.75e9, max: 1.8e9 });
-  expect(report.shares).toEqual([]);
-  expect(report.params).toMatchObject({ runs: 3, duration_ms: 200, block_size: 16, tokens: 12_000 });
-  expect(hashTable(report)).toMatch(
-    /^figure +wasm +js +sha256\ntokens_per_s, millions +1500 \(750 \.\. 1800\) +150 \(75\.0 \.\. 180\) +15\.0 \(7\.5 \.\. 18\.0\)/,
-  );
-  expect(hashTable(report)).toMatch(/text_48k_us +20\.0 \(16\.7 \.\. 40\.0\)/);
 });
 
 test("the suite runs as often as it is told and notes each run", async () => {

@@ -1,6 +1,6 @@
 import type { Clock } from "@espalier/core";
 import { expect, test } from "vitest";
-import { prefixIndexReport, prefixIndexSuite, prefixIndexTable } from "../src/suites/prefix-index.ts";
+import { prefixIndexSuite } from "../src/suites/prefix-index.ts";
 import { createNaiveIndex } from "../src/suites/prefix-index-naive.ts";
 import { runPrefixIndexOnce } from "../src/suites/prefix-index-run.ts";
 import { UsageError } from "../src/support/usage-error.ts";
@@ -45,22 +45,6 @@ test("the naive index stores, removes and walks", () => {
   index.remove(2, words, 0, 10);
   expect(index.match(words, 10)).toBe(1);
   expect(index.depthOf(1)).toBe(6);
-});
-
-const figures = (factor: number) => ({ insert_ops_per_s: 12e6 * factor, query_750x8_us_p50: 2 / factor });
-const runOf = (factor: number) => ({ espalier: figures(factor), naive: { insert_ops_per_s: 1e6 * factor } });
-
-test("figures are medians over the runs, with their extremes; the naive index has not all of them", () => {
-  const report = prefixIndexReport([runOf(1), runOf(2), runOf(0.5)], sizes);
-  expect(report.name).toBe("index");
-  expect(report.metrics).toEqual(figures(1));
-  expect(report.baselines).toEqual({ naive: { insert_ops_per_s: 1e6 } });
-  expect(report.spread.espalier?.insert_ops_per_s).toEqual({ min: 6e6, max: 24e6 });
-  expect(report.params).toMatchObject({ runs: 3, blocks: 5_000, targets: 240, branch_every: 32 });
-  expect(report.shares).toEqual([]);
-  const table = prefixIndexTable(report);
-  expect(table).toMatch(/insert_ops_per_s, millions +12\.00 \(6\.00 \.\. 24\.00\) +1\.00 \(0\.50 \.\. 2\.00\)/);
-  expect(table).toMatch(/query_750x8_us_p50 +2\.00 \(1\.00 \.\. 4\.00\) +-\n/);
 });
 
 test("the suite runs as often as it is told and notes each run", async () => {

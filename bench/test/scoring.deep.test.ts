@@ -1,9 +1,9 @@
 import type { Clock } from "@espalier/core";
 import { expect, test } from "vitest";
-import { scoringReport, scoringSuite, scoringTable } from "../src/suites/scoring.ts";
+import { scoringSuite } from "../src/suites/scoring.ts";
 import { createScoringFleet, otherRouters, placedEvery } from "../src/suites/scoring-fleet.ts";
 import { createNaiveSelector } from "../src/suites/scoring-naive.ts";
-import { plainPolicy, runScoringOnce, usualShapes } from "../src/suites/scoring-run.ts";
+import { runScoringOnce, usualShapes } from "../src/suites/scoring-run.ts";
 import { UsageError } from "../src/support/usage-error.ts";
 
 /** A clock that goes on by a millisecond whenever it is read. */
@@ -56,27 +56,8 @@ test("a run measures every figure of every policy, by the clock that it is given
   expect(naive.alloc_bytes_per_decision).toBeGreaterThan(espalier.alloc_bytes_per_decision!);
 });
 
-const sizes = { decisions: 10, naiveDecisions: 10, otherBlocks: 10, shapes, policies: [] };
-
 test("the figures of the usual run have the names that are agreed on", () => {
   expect(usualShapes.map(({ name }) => name)).toEqual(["12k_x96", "12k_x1000", "240k_x96"]);
-});
-
-const runOf = (us: number) => ({
-  espalier: { decision_12k_x96_us_p50: us },
-  naive: { decision_12k_x96_us_p50: 10 * us },
-});
-
-test("figures are medians over the runs, with their extremes", () => {
-  const report = scoringReport([runOf(40), runOf(60), runOf(50)], sizes);
-  expect(report).toMatchObject({
-    name: "scoring",
-    params: { runs: 3, policy: plainPolicy, other_routers: otherRouters },
-    metrics: { decision_12k_x96_us_p50: 50 },
-    baselines: { naive: { decision_12k_x96_us_p50: 500 } },
-    spread: { espalier: { decision_12k_x96_us_p50: { min: 40, max: 60 } } },
-  });
-  expect(scoringTable(report)).toMatch(/x96_us_p50 +50\.0 \(40\.0 \.\. 60\.0\) +500\.0 \(400\.0 \.\. 600\.0\)\n$/);
 });
 
 test.each([

@@ -1,6 +1,6 @@
 import type { Clock } from "@espalier/core";
 import { expect, test } from "vitest";
-import { tokenizerReport, tokenizerSuite, tokenizerTable } from "../src/suites/tokenizer.ts";
+import { tokenizerSuite } from "../src/suites/tokenizer.ts";
 import { countMismatches, loadTokenizers, runTokenizerOnce } from "../src/suites/tokenizer-run.ts";
 import { createTextSource } from "../src/suites/tokenizer-texts.ts";
 import { UsageError } from "../src/support/usage-error.ts";
@@ -45,25 +45,6 @@ test("text comes in the length that is asked for, and from the same seed it is t
   expect(one?.length).toBeLessThan(5_060);
   expect(same).toBe(one);
   expect(other).not.toBe(one);
-});
-
-test("figures are medians over the runs, with their extremes", () => {
-  const runOf = (factor: number) => ({
-    espalier: {
-      tokens_per_s: 4e6 * factor,
-      prefix_state_tokens_per_s: 9e7 * factor,
-      pure_hit_tokens_per_s: 2e8,
-      hit_us_48k: 50 / factor,
-    },
-    reference: { tokens_per_s: 1e6 * factor },
-  });
-  const report = tokenizerReport([runOf(1), runOf(2), runOf(0.5)], 0, { runs: 3 });
-  expect(report.metrics).toEqual({ ...runOf(1).espalier, mismatches: 0 });
-  expect(report.baselines).toEqual({ native: { tokens_per_s: 1e6 } });
-  expect(report.spread.espalier?.hit_us_48k).toEqual({ min: 25, max: 100 });
-  const table = tokenizerTable(report);
-  expect(table).toMatch(/tokens_per_s +4\.0 M \(2\.0 M \.\. 8\.0 M\) +1\.0 M \(500000 \.\. 2\.0 M\)/);
-  expect(table).toMatch(/mismatches +0/);
 });
 
 test.each([

@@ -1,10 +1,9 @@
 import { createHash } from "node:crypto";
-import { parseArgs } from "node:util";
 import { type BlockHasher, type Clock, createBlockHasher, createSeededRandom, systemClock } from "@espalier/core";
-import { formatTable } from "@espalier/simulator";
-import { type Figures, summarizeRuns } from "../support/median-spread.ts";
-import type { BenchReport, Suite } from "../support/suite.ts";
-import { UsageError } from "../support/usage-error.ts";
+import type { Figures } from "../support/median-spread.ts";
+import { positive, quick, runs } from "../support/params.ts";
+import { repeatRuns } from "../support/repeat-runs.ts";
+import { defineSuite, joinRuns, shown } from "../support/suite.ts";
 
 const blockSize = 16;
 const blockBytes = 64;
@@ -16,59 +15,40 @@ const promptCount = 4;
 const vocabularySize = 150_000;
 const root = { low: 0x9e3779b9, high: 0x7f4a7c15 };
 
-const help = `Usage: npm run bench -- hash [options]
-
-Content digests and chain hashes of prompts, in blocks of ${blockSize} tokens or ${blockBytes} bytes of text: the WebAssembly kernel, beside
-the JavaScript one and a chain of SHA-256 from node:crypto over the same blocks.
-
-  --duration S  seconds of each measurement (0.2), of which there are nine in a run
-  --runs N      runs, of which the medians count (5)
-  --quick       one short run
-  --json        one JSON object on standard output
-`;
-
-interface HashOptions {
-  readonly runs: number;
-  readonly durationMs: number;
-}
-
 /** The figures of one run, by hasher. */
-export interface HashRun {
-  readonly wasm: Figures;
-  readonly js: Figures;
-  readonly sha256: Figures;
-}
+type HashRun = Readonly<Record<"wasm" | "js" | "sha256", Figures>>;
 
 /** Chain hashing of prompts, in tokens per second. */
-export const hashSuite: Suite = {
+export const hashSuite = defineSuite({
   name: "hash",
   summary: "chain hashing of tokens and text, beside JavaScript and SHA-256",
-  help,
-  async run(args, note) {
-    const options = readOptions(args);
-    const runs: HashRun[] = [];
-    for (let index = 0; index < options.runs; index++) {
-      runs.push(runHashOnce({ durationMs: options.durationMs, clock: systemClock, seed: index + 1 }));
-      note(`run ${index + 1} of ${options.runs}: ${millions(runs.at(-1)?.wasm.tokens_per_s)} M tokens/s`);
-    }
-    return { report: hashReport(runs, options.durationMs), table: hashTable };
+  about: `
+Content digests and chain hashes of prompts, in blocks of ${blockSize} tokens or ${blockBytes} bytes of text: the WebAssembly kernel, beside
+the JavaScript one and a chain of SHA-256 from node:crypto over the same blocks.`,
+  params: {
+    duration: positive({
+      help: "seconds of each measurement, of which there are nine in a run",
+      ...{ standard: 0.2, quick: 0.05, most: 60 },
+    }),
+    runs: runs(5),
+    quick: quick(),
   },
-};
-
-/** @throws UsageError */
-function readOptions(args: readonly string[]): HashOptions {
-  const { values } = parseArgs({
-    args: [...args],
-    options: { duration: { type: "string" }, runs: { type: "string" }, quick: { type: "boolean" } },
-  });
-  const seconds = Number(values.duration ?? (values.quick ? 0.05 : 0.2));
-  const runs = Number(values.runs ?? (values.quick ? 1 : 5));
-  if (!(seconds > 0 && seconds <= 60)) throw new UsageError("--duration must be a number above 0 and up to 60");
-  if (!(Number.isInteger(runs) && runs >= 1 && runs <= 100)) {
-    throw new UsageError("--runs must be a whole number from 1 to 100");
-  }
-  return { runs, durationMs: seconds * 1_000 };
-}
+  async measure({ duration, runs }, note) {
+    const durationMs = duration * 1_000;
+    const done = await repeatRuns({ runs, note }, (seed, noteRun) => {
+      const run = runHashOnce({ durationMs, clock: systemClock, seed });
+      noteRun(`${shown("", run.wasm.tokens_per_s ?? 0)} tokens/s`);
+      return run;
+    });
+    return {
+      params: {
+        ...{ runs, duration_ms: durationMs, block_size: blockSize, block_bytes: blockBytes },
+        ...{ tokens: longTokens, tokens_1k: shortTokens, text_bytes: textBytes },
+      },
+      ...joinRuns(done),
+    };
+  },
+});
 
 /** The results of one system for each kind of input. */
 interface Hashing {
@@ -170,48 +150,3 @@ function requireAgreement(one: BlockHasher, other: BlockHasher, tokens: Uint32Ar
   });
   if (results[0] !== results[1]) throw new Error(`${one.kernel} and ${other.kernel} give different hashes`);
 }
-
-/** Joins runs into medians. */
-export function hashReport(runs: readonly HashRun[], durationMs: number): BenchReport {
-  const [wasm, js, sha256] = (["wasm", "js", "sha256"] as const).map((name) =>
-    summarizeRuns(runs.map((run) => run[name])),
-  );
-  return {
-    name: "hash",
-    params: {
-      runs: runs.length,
-      duration_ms: durationMs,
-      block_size: blockSize,
-      block_bytes: blockBytes,
-      tokens: longTokens,
-      tokens_1k: shortTokens,
-      text_bytes: textBytes,
-    },
-    metrics: wasm!.medians,
-    baselines: { js: js!.medians, sha256: sha256!.medians },
-    spread: { wasm: wasm!.spread, js: js!.spread, sha256: sha256!.spread },
-    shares: [],
-    warnings: [],
-  };
-}
-
-/** The report for a terminal: medians, followed by the extremes of the runs; rates in millions. */
-export function hashTable({ metrics, baselines, spread }: BenchReport): string {
-  const figures: Readonly<Record<string, Figures | undefined>> = { wasm: metrics, ...baselines };
-  const cell = (system: string, figure: string): string | undefined => {
-    const extremes = spread[system]?.[figure];
-    if (!extremes) return undefined;
-    const show = figure.endsWith("_us") ? (value?: number) => value?.toFixed(1) : millions;
-    return `${show(figures[system]?.[figure])} (${show(extremes.min)} .. ${show(extremes.max)})`;
-  };
-  return formatTable(Object.keys(metrics), [
-    { header: "figure", value: (figure) => (figure.endsWith("_us") ? figure : `${figure}, millions`) },
-    ...["wasm", "js", "sha256"].map((system) => ({
-      header: system,
-      value: (figure: string) => cell(system, figure),
-    })),
-  ]);
-}
-
-const millions = (value: number | undefined): string | undefined =>
-  value === undefined ? undefined : (value / 1e6).toFixed(value < 1e8 ? 1 : 0);

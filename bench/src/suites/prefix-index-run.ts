@@ -27,10 +27,7 @@ const shapes = [
   { blocks: 15_000, holders: 96 },
 ] as const;
 
-export interface PrefixIndexRun {
-  readonly espalier: Figures;
-  readonly naive: Figures;
-}
+export type PrefixIndexRun = Readonly<Record<"espalier" | "naive", Figures>>;
 
 interface RunPorts {
   readonly clock: Clock;

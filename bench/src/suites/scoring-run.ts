@@ -34,10 +34,7 @@ export interface ScoringSizes {
   readonly policies: readonly PolicyName[];
 }
 
-export interface ScoringRun {
-  readonly espalier: Figures;
-  readonly naive: Figures;
-}
+export type ScoringRun = Readonly<Record<"espalier" | "naive", Figures>>;
 
 /** Decisions per measurement: few enough that usually no collection falls into it. */
 const allocatingDecisions = 50;

@@ -11,6 +11,5 @@ export { type BenchEngine, startBenchEngine } from "./data-path/bench-engine.ts"
 export { measureLoad, type Pace } from "./data-path/measure-load.ts";
 export { prepareRequest, type RequestShape, type StreamShape } from "./data-path/prepared-request.ts";
 export { runCommand } from "./run-command.ts";
-export { proxyReport, proxyTable } from "./suites/proxy.ts";
 export { parseCoreList, planCores } from "./support/cpu-pinning.ts";
 export { summarizeRuns } from "./support/median-spread.ts";

@@ -3,9 +3,10 @@ import { createLoadClient } from "@espalier/simulator";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { type DataPathOptions, measureDataPath } from "../src/data-path/measure-data-path.ts";
 import { measureTurns, type TurnSizes } from "../src/peers/measure-turns.ts";
-import { readPeersPlan } from "../src/peers/peers-plan.ts";
+import { peersParams, peersPlan } from "../src/peers/peers-plan.ts";
 import { peersReport } from "../src/peers/peers-report.ts";
 import { ownMeshProduct } from "../src/peers/turn-fleets.ts";
+import { readParams } from "../src/support/params.ts";
 import { contenderAt, hasCompiler, type Stoppable, startAnswering, startSystemsInProcess, tinySizes } from "./rig.ts";
 
 // Fleets are processes of what has been built; here they run from the sources, in this process.
@@ -43,7 +44,7 @@ describe.runIf(hasCompiler)("the data path", () => {
     const run = await measureDataPath({ ...options, contenders }, 1);
     expect(own.counts).toEqual({ started: 3, stopped: 3 });
     expect(other.counts).toEqual({ started: 2, stopped: 2 });
-    const plan = { ...readPeersPlan([]), runs: 1 };
+    const plan = { ...peersPlan(readParams(peersParams, [])), runs: 1 };
     const report = peersReport({ contenders, runs: [run], turns: [], notHad: [], plan, otherCores: 1_000 });
     // Load generator, router and engine share this process: how busy it was says nothing.
     expect(report.warnings.filter((warning) => !warning.includes("saturated"))).toEqual([]);

@@ -1,7 +1,7 @@
 import { createSeededRandom } from "@espalier/core";
 import { tier } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
-import { replicationReport, replicationSuite, replicationTable } from "../src/suites/replication.ts";
+import { replicationSuite } from "../src/suites/replication.ts";
 import { type FlowShape, ReplicationFlow } from "../src/suites/replication-flow.ts";
 import { measureRestarts } from "../src/suites/replication-restarts.ts";
 import { livingMember, newTime, opsOf, playStep, RigRouter, recordStep } from "../src/suites/replication-rig.ts";
@@ -206,28 +206,6 @@ test("a run measures every figure", async () => {
   expect(figures.remote_ops_per_s).toBeGreaterThan(figures.local_ops_per_s!);
   expect(notes).toContain("rates measured");
   expect(notes).toContain("bytes on a link measured");
-});
-
-const figuresOf = (factor: number) => ({ wire_bytes_per_op: 7 * factor, remote_ops_per_s: 1_500_000 * factor });
-
-test("figures are medians over the runs, with their extremes", () => {
-  const report = replicationReport([figuresOf(1), figuresOf(2), figuresOf(0.5)], tiny, false);
-  expect(report.name).toBe("replication");
-  expect(report.metrics).toEqual(figuresOf(1));
-  expect(report.spread.espalier?.wire_bytes_per_op).toEqual({ min: 3.5, max: 14 });
-  expect(report.params).toMatchObject({ runs: 3, feeds: 6, blocks_per_feed: 200, tick_ms: 25, turnovers: 3 });
-  expect(report.warnings[0]).toContain("here 200 while rates are measured");
-  expect(report.warnings).toHaveLength(2);
-  const table = replicationTable(report);
-  expect(table).toMatch(/wire_bytes_per_op +7\.000 \(3\.500 \.\. 14\.000\)\n/);
-  expect(table).toMatch(/remote_ops_per_s +1,500,000 \(750,000 \.\. 3,000,000\)\n/);
-  expect(table.match(/^Note: /gm)).toHaveLength(2);
-});
-
-test("a quick run says that it is none to believe", () => {
-  const { warnings } = replicationReport([figuresOf(1)], tiny, true);
-  expect(warnings).toHaveLength(3);
-  expect(warnings.at(-1)).toContain("quick");
 });
 
 test("the long run measures memory only, over as many changes as it is told", async () => {

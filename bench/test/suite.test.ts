@@ -1,5 +1,16 @@
 import { expect, test } from "vitest";
-import { duration, flag, names, optional, positive, quick, runs, text, whole } from "../src/support/params.ts";
+import {
+  duration,
+  flag,
+  names,
+  optional,
+  positive,
+  quick,
+  readWhole,
+  runs,
+  text,
+  whole,
+} from "../src/support/params.ts";
 import { repeatRuns } from "../src/support/repeat-runs.ts";
 import { defineSuite, joinRuns } from "../src/support/suite.ts";
 import { UsageError } from "../src/support/usage-error.ts";
@@ -70,6 +81,16 @@ test.each([
   const run = suiteOf([]).run([`${given}=${value}`], () => {});
   await expect(run).rejects.toThrow(UsageError);
   await expect(suiteOf([]).run([`${given}=${value}`], () => {})).rejects.toThrow(message);
+});
+
+test.each(["1", "100", "1e2"])("a whole number may be written as %s", (given) => {
+  expect(readWhole("--count", given, { most: 100 })).toBe(Number(given));
+});
+
+test.each(["0", "101", "-1", "1.5", "", " ", "many", "NaN", "Infinity"])("a whole number is not %j", (given) => {
+  const read = (): number => readWhole("--count", given, { most: 100 });
+  expect(read).toThrow(UsageError);
+  expect(read).toThrow("--count must be a whole number from 1 to 100");
 });
 
 test("a flag that no parameter has is refused", async () => {

@@ -2,27 +2,31 @@ import type { RequestResult } from "@espalier/simulator";
 import { expect, test } from "vitest";
 import {
   type MeasuredFleet,
-  readTraceHttpPlan,
   speedOf,
   traceFleets,
+  traceHttpParams,
   traceHttpReport,
   traceHttpSuite,
   traceHttpTable,
 } from "../src/suites/trace-http.ts";
 import { traceFigures } from "../src/suites/trace-http-run.ts";
+import { readParams } from "../src/support/params.ts";
 import { UsageError } from "../src/support/usage-error.ts";
 
+const planOf = (args: readonly string[]) => readParams(traceHttpParams, args);
+
 test("without flags it is the run that targets are set for", () => {
-  expect(readTraceHttpPlan([])).toEqual({
+  expect(planOf([])).toEqual({
     trace: "../shared/traces/conversation_trace.jsonl.gz",
     requests: 3_000,
     seconds: 32,
     engines: 8,
     policy: "cache_aware",
-    kvEvents: [false],
+    "kv-events": [false],
     peers: [],
     folder: ".cache/peers",
     runs: 3,
+    quick: false,
   });
 });
 
@@ -30,16 +34,17 @@ test("every flag reaches its place", () => {
   const written =
     "--trace t --requests 5 --seconds 6 --engines 7 --policy least_work --kv-events on,off --quick" +
     " --peers smg,sglang-router --folder f";
-  expect(readTraceHttpPlan(written.split(" "))).toEqual({
+  expect(planOf(written.split(" "))).toEqual({
     trace: "t",
     requests: 5,
     seconds: 6,
     engines: 7,
     policy: "least_work",
-    kvEvents: [true, false],
+    "kv-events": [true, false],
     peers: ["smg", "sglang-router"],
     folder: "f",
     runs: 1,
+    quick: true,
   });
   for (const flag of [
     "trace",
@@ -66,12 +71,12 @@ test.each([
   ["--kv-events", "maybe"],
   ["--kv-events", "on,"],
 ])("%s %s is refused by name", (flag, value) => {
-  expect(() => readTraceHttpPlan([flag, value])).toThrow(UsageError);
-  expect(() => readTraceHttpPlan([flag, value])).toThrow(new RegExp(`^${flag} must be`));
+  expect(() => planOf([flag, value])).toThrow(UsageError);
+  expect(() => planOf([flag, value])).toThrow(new RegExp(`^${flag} must be`));
 });
 
 test("a product that has no policy for caches cannot have a row", () => {
-  expect(() => readTraceHttpPlan(["--peers", "smg,nginx"])).toThrow("--peers knows sglang-router, smg, and not nginx");
+  expect(() => planOf(["--peers", "smg,nginx"])).toThrow('--peers: there is no "nginx", but sglang-router, smg');
 });
 
 test("a trace that is not there is an error that says where it was looked for", async () => {
@@ -152,7 +157,7 @@ test("figures that a run has not are absent, not empty", () => {
   for (const [name, value] of Object.entries(figures)) expect(value, name).toSatisfy(Number.isFinite);
 });
 
-const plan = readTraceHttpPlan(["--runs", "3"]);
+const plan = planOf(["--runs", "3"]);
 const shares = (...values: readonly number[]) =>
   values.map((share) => ({ hit_share: share, ttft_mean_s: 0.5, router_cpu_us_per_request: 900 }));
 const measured: readonly MeasuredFleet[] = [

@@ -1,16 +1,23 @@
 import { expect, test } from "vitest";
 import {
   maxShareByChance,
-  readTwoTurnPlan,
+  twoTurnParams,
   twoTurnReport,
+  twoTurnSizes,
   twoTurnSuite,
   twoTurnTable,
 } from "../src/suites/two-turn.ts";
 import type { TwoTurnRun } from "../src/suites/two-turn-measure.ts";
+import { readParams } from "../src/support/params.ts";
 import { UsageError } from "../src/support/usage-error.ts";
 
+function planOf(args: readonly string[]) {
+  const values = readParams(twoTurnParams, args);
+  return { runs: values.runs, sizes: twoTurnSizes(values) };
+}
+
 test("without flags it is the test that targets are set for", () => {
-  expect(readTwoTurnPlan([])).toEqual({
+  expect(planOf([])).toEqual({
     runs: 3,
     sizes: {
       conversations: 200,
@@ -25,13 +32,13 @@ test("without flags it is the test that targets are set for", () => {
 });
 
 test("quick is one run without the sweep, and an explicit number of runs still counts", () => {
-  expect(readTwoTurnPlan(["--quick"])).toMatchObject({ runs: 1, sizes: { sweepMs: [] } });
-  expect(readTwoTurnPlan(["--quick", "--runs", "2"]).runs).toBe(2);
+  expect(planOf(["--quick"])).toMatchObject({ runs: 1, sizes: { sweepMs: [] } });
+  expect(planOf(["--quick", "--runs", "2"]).runs).toBe(2);
 });
 
 test("every flag reaches its size, and W is not measured twice", () => {
   const flags = { conversations: 7, "warm-up": 8, rate: 9, wait: 100, engines: 4, speed: 2, runs: 5 };
-  const plan = readTwoTurnPlan(Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)]));
+  const plan = planOf(Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)]));
   expect(plan).toEqual({
     runs: 5,
     sizes: {
@@ -57,8 +64,8 @@ test.each([
   ["--speed", "-1"],
   ["--runs", "101"],
 ])("%s %s is refused by name", (flag, value) => {
-  expect(() => readTwoTurnPlan([`${flag}=${value}`])).toThrow(UsageError);
-  expect(() => readTwoTurnPlan([`${flag}=${value}`])).toThrow(new RegExp(`^${flag} must be a whole number from 1 to`));
+  expect(() => planOf([`${flag}=${value}`])).toThrow(UsageError);
+  expect(() => planOf([`${flag}=${value}`])).toThrow(new RegExp(`^${flag} must be a whole number from 1 to`));
 });
 
 test("every flag is in the help", () => {
@@ -73,7 +80,7 @@ const runWith = (share: number, without: number, more: Readonly<Record<string, n
   sweep: { 10: share / 2, 50: share, 500: 1 },
 });
 
-const { sizes } = readTwoTurnPlan([]);
+const { sizes } = planOf([]);
 
 test("figures are medians over the runs, with the fixed keys and their extremes", () => {
   const report = twoTurnReport([runWith(1, 0.1), runWith(0.98, 0.12), runWith(0.99, 0.2)], sizes);
@@ -105,7 +112,6 @@ test.each([
 ])("a share of $without without the mesh makes the test void: $isVoid", ({ without, isVoid }) => {
   const report = twoTurnReport([runWith(1, without)], sizes);
   expect(report.warnings.some((warning) => warning.startsWith("void: without the mesh"))).toBe(isVoid);
-  expect(twoTurnTable(report).includes("Warning: void")).toBe(isVoid);
 });
 
 test("three routers that meet by themselves make the test void as well", () => {
@@ -116,7 +122,7 @@ test("three routers that meet by themselves make the test void as well", () => {
 
 test("the table has shares in percent beside those without the mesh, and the sweep", () => {
   const lines = twoTurnTable(twoTurnReport([runWith(0.985, 0.11)], sizes)).split("\n");
-  expect(lines[0]).toMatch(/^figure +with the mesh +without$/);
+  expect(lines[0]).toMatch(/^figure +mesh +without_mesh$/);
   expect(lines[1]).toMatch(/^same_engine_share +98\.5 % \(98\.5 % \.\. 98\.5 %\) +11\.0 % \(11\.0 % \.\. 11\.0 %\)$/);
   expect(lines[2]).toMatch(/^mesh_cpu_ratio +1\.50 \(1\.50 \.\. 1\.50\) +-$/);
   expect(lines.slice(4, 8).join("\n")).toMatch(/W \(ms\).*\n +10 .*49\.\d %.*\n +50 .*98\.5 %.*\n +500 .*100\.0 %/);

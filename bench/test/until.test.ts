@@ -1,10 +1,8 @@
 import { systemClock, systemScheduler } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
-import { readWhole } from "../src/support/read-options.ts";
 import { pauseFor, untilNothingMissing } from "../src/support/until.ts";
 import { untilKnown } from "../src/support/until-known.ts";
-import { UsageError } from "../src/support/usage-error.ts";
 import { type Stoppable, startAnswering } from "./rig.ts";
 
 const parts: Stoppable[] = [];
@@ -153,19 +151,4 @@ test("feeds that never come live are an error that counts them", async () => {
 test("a page that cannot be had is an error with its address", async () => {
   const url = await startRouter([{ status: 503 }]);
   await expect(untilKnown(url, { members: 1, feeds: 0 }, ports)).rejects.toThrow(`${url}/admin/mesh answered 503`);
-});
-
-test.each([
-  { text: undefined, value: 7 },
-  { text: "1", value: 1 },
-  { text: "100", value: 100 },
-  { text: "1e2", value: 100 },
-])("a flag of $text is $value", ({ text, value }) => {
-  expect(readWhole("--count", text, { standard: 7, max: 100 })).toBe(value);
-});
-
-test.each(["0", "101", "-1", "1.5", "", " ", "many", "NaN", "Infinity"])("a flag of %j is refused", (text) => {
-  const read = (): number => readWhole("--count", text, { standard: 7, max: 100 });
-  expect(read).toThrow(UsageError);
-  expect(read).toThrow("--count must be a whole number from 1 to 100");
 });

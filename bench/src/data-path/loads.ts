@@ -59,6 +59,14 @@ const burstMs = 600;
 /** Fewer requests rarely fill the young generation. */
 const leastGarbageRequests = 6_000;
 
+/** What the loads are, in a report. */
+export const loadParams = {
+  ...{ concurrency, small_body_bytes: smallBodyBytes, large_body_bytes: largeBodyBytes },
+  ...{ long_body_bytes: longBodyBytes, longest_body_bytes: longestBodyBytes, burst_streams: burstStreams },
+  ...{ stream_tokens: streamTokens, stream_gap_ms: streamGapMs, streams_per_second: streamsPerSecond },
+  steady_per_second: steadyPerSecond,
+};
+
 const closed = { kind: "closed", concurrency } as const;
 
 /** @param seed of the arrivals, the same for every system in a run */

@@ -1,7 +1,13 @@
 import { fileURLToPath } from "node:url";
+import { optional, text } from "../support/params.ts";
 import { runProgram } from "../support/run-program.ts";
 import { UsageError } from "../support/usage-error.ts";
 import type { NodeRelease } from "./contenders.ts";
+
+/** The flag for it. */
+export const nodeParam = optional(
+  text("LIST", "the router in these releases of Node besides, such as 24,26, which npm brings", ""),
+);
 
 const installTimeoutMs = 300_000;
 

@@ -1,20 +1,9 @@
 import { formatTable } from "@espalier/simulator";
 import { bareName, type Contender, ownName } from "../data-path/contenders.ts";
-import {
-  burstStreams,
-  concurrency,
-  largeBodyBytes,
-  longBodyBytes,
-  longestBodyBytes,
-  smallBodyBytes,
-  steadyPerSecond,
-  streamGapMs,
-  streamsPerSecond,
-  streamTokens,
-} from "../data-path/loads.ts";
+import { loadParams } from "../data-path/loads.ts";
 import { type DataPathRun, saturationWarnings } from "../data-path/measure-data-path.ts";
 import { type Figures, type RunSummary, summarizeRuns } from "../support/median-spread.ts";
-import type { BenchReport } from "../support/suite.ts";
+import { reportOf, withExtremes } from "../support/suite.ts";
 import type { TurnShare } from "./measure-turns.ts";
 import type { PeersPlan } from "./peers-plan.ts";
 
@@ -55,15 +44,8 @@ export interface TurnRow {
   readonly largest_engine_share: number;
 }
 
-export interface PeersReport extends BenchReport {
-  readonly rows: readonly PeerRow[];
-  readonly two_turn: readonly TurnRow[];
-  /** What was requested but not available. */
-  readonly not_had: readonly NotHad[];
-}
-
 /** Joins each product's successful runs into medians; a product without one has no row. */
-export function peersReport(run: PeersRun): PeersReport {
+export function peersReport(run: PeersRun) {
   const { contenders, runs, turns, notHad, plan, otherCores } = run;
   const rows: PeerRow[] = [];
   const spread: Record<string, RunSummary["spread"]> = {};
@@ -85,8 +67,7 @@ export function peersReport(run: PeersRun): PeersReport {
   if (plan.parts.loads && runs.length < plan.runs)
     warnings.push(`${runs.length} of ${plan.runs} runs: there was no time for more`);
   const direct = summarizeRuns(runs.map((each) => each.direct));
-  return {
-    name: "peers",
+  return reportOf("peers", {
     params: { ...paramsOf(plan, otherCores !== undefined), runs: runs.length },
     metrics: figuresOfRow(rows, ownName),
     baselines: { bare: figuresOfRow(rows, bareName), direct: direct.medians },
@@ -96,7 +77,7 @@ export function peersReport(run: PeersRun): PeersReport {
     rows,
     two_turn: turnRows(turns),
     not_had: [...notHad, ...failed],
-  };
+  });
 }
 
 function figuresOfRow(rows: readonly PeerRow[], name: string): Figures {
@@ -104,21 +85,10 @@ function figuresOfRow(rows: readonly PeerRow[], name: string): Figures {
   return Object.fromEntries(Object.entries(row ?? {}).filter(([, value]) => typeof value === "number")) as Figures;
 }
 
-function paramsOf({ sizes, turns }: PeersPlan, isPinned: boolean): BenchReport["params"] {
+function paramsOf({ sizes, turns }: PeersPlan, isPinned: boolean) {
   const { waitsMs: _, ...turnParams } = turns;
   return {
-    ...sizes,
-    concurrency,
-    small_body_bytes: smallBodyBytes,
-    large_body_bytes: largeBodyBytes,
-    long_body_bytes: longBodyBytes,
-    longest_body_bytes: longestBodyBytes,
-    burst_streams: burstStreams,
-    stream_tokens: streamTokens,
-    stream_gap_ms: streamGapMs,
-    streams_per_second: streamsPerSecond,
-    steady_per_second: steadyPerSecond,
-    pinned: isPinned,
+    ...{ ...sizes, ...loadParams, pinned: isPinned },
     ...Object.fromEntries(Object.entries(turnParams).map(([name, value]) => [`two_turn_${name}`, value])),
   };
 }
@@ -145,49 +115,24 @@ function turnRows(turns: readonly TurnShare[]): readonly TurnRow[] {
   });
 }
 
-/** The report for a terminal: one column per product, medians with the extremes of the runs. */
-export function peersTable({ rows, spread, two_turn: turns, not_had: notHad, params, warnings }: PeersReport): string {
-  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => !textKeys.has(name));
+/** One column per product, medians with the extremes of the runs; then where second turns went. */
+export function peersTable({ rows, spread, two_turn: turns, not_had: notHad }: ReturnType<typeof peersReport>): string {
+  const names = [...new Set(rows.flatMap((row) => Object.keys(row)))].filter((name) => name !== "name");
   const cell = (row: PeerRow, figure: string): string | undefined => {
     const value = row[figure];
-    if (typeof value !== "number") return undefined;
-    const extremes = params.runs === 1 ? undefined : spread[row.name]?.[figure];
-    return extremes ? `${short(value)} (${short(extremes.min)} .. ${short(extremes.max)})` : short(value);
+    return typeof value === "number" ? withExtremes(figure, value, spread[row.name]?.[figure]) : value;
   };
-  const figures = formatTable(
-    [...textRows, ...names],
-    [
-      { header: "figure", value: (name) => name },
-      ...rows.map((row) => ({
-        header: row.name,
-        value: (name: string) => (textKeys.has(name) ? String(row[name]) : cell(row, name)),
-      })),
-    ],
-  );
+  const figures = formatTable(names, [
+    { header: "figure", value: (name) => name },
+    ...rows.map((row) => ({ header: row.name, value: (name: string) => cell(row, name) })),
+  ]);
   const shares = formatTable(turns, [
     { header: "two turns at", value: (row) => row.name },
     { header: "sharing", value: (row) => row.sharing },
     { header: "W (ms)", value: (row) => row.w_ms },
-    {
-      header: "same engine",
-      value: (row) => `${percent(row.same_engine_share)} (${percent(row.min)} .. ${percent(row.max)})`,
-    },
-    { header: "largest engine", value: (row) => percent(row.largest_engine_share) },
+    { header: "same engine", value: (row) => withExtremes("_share", row.same_engine_share, row) },
+    { header: "largest engine", value: (row) => withExtremes("_share", row.largest_engine_share, undefined) },
   ]);
   const missing = notHad.map(({ name, reason }) => `Left out: ${name}: ${reason}\n`).join("");
-  const pinned = params.pinned ? "" : "Not pinned to cores: figures are of the whole machine.\n";
-  const warned = warnings.map((warning) => `Warning: ${warning}.\n`).join("");
-  return `${figures}\n${turns.length > 0 ? shares : ""}${pinned}${missing}${warned}`;
-}
-
-const textRows = ["version", "policy"] as const;
-const textKeys: ReadonlySet<string> = new Set(["name", ...textRows]);
-
-function percent(share: number): string {
-  return `${(share * 100).toFixed(1)} %`;
-}
-
-function short(value: number): string {
-  if (Math.abs(value) >= 1_000) return value.toFixed(0);
-  return value.toFixed(Math.abs(value) >= 10 ? 1 : 2);
+  return `${figures}\n${turns.length > 0 ? shares : ""}${missing}`;
 }

@@ -1,35 +1,15 @@
 import { freemem } from "node:os";
-import { parseArgs } from "node:util";
 import { systemClock, systemScheduler } from "@espalier/core";
 import { formatTable } from "@espalier/simulator";
 import { openFileBound } from "../limits/limits-rig.ts";
 import { type LimitPart, limitParts, type PartResult } from "../limits/parts.ts";
-import type { BenchReport, Suite } from "../support/suite.ts";
-import { UsageError } from "../support/usage-error.ts";
-
-/** The report with what happened one step beyond each limit. */
-interface LimitsReport extends BenchReport {
-  readonly rows: readonly LimitRow[];
-}
+import { names, optional, quick, whole } from "../support/params.ts";
+import { defineSuite } from "../support/suite.ts";
 
 interface LimitRow extends PartResult {
   readonly part: string;
   readonly what: string;
 }
-
-const help = `Usage: npm run bench -- limits [options]
-
-Goes to the numbers of docs/LIMITS.md that a user can reach, one after the other, with real sockets and processes: engines
-that cost next to nothing in one process, a router in another. At each number it measures the router idle and under 100
-requests a second, and goes one step further. A part fails when a request at the limit fails, or the step further does
-anything but what LIMITS says. A part that needs more open files or memory than there is goes as far as these allow, and says so.
-
-${limitParts.map(({ name, size, what }) => `  ${name.padEnd(10)} ${size} ${what}\n`).join("")}
-  --part NAME,NAME  these parts alone
-  --size N          another number in place of the part's own
-  --quick           small numbers and short measurements
-  --json            one JSON object on standard output
-`;
 
 /** Files of a router beside what a part counts: connections of clients and engines, and what LIMITS leaves to them. */
 const otherFiles = 3_100;
@@ -38,16 +18,32 @@ const spareMemoryMb = 3_000;
 const bytesPerMb = 1e6;
 
 /** What happens at the numbers of LIMITS, and beyond them. */
-export const limitsSuite: Suite = {
+export const limitsSuite = defineSuite({
   name: "limits",
   summary: "the numbers of LIMITS that a user can reach, with real sockets: what they cost, and what one more does",
-  help,
-  async run(args, note) {
-    const { parts, size, isQuick } = readOptions(args);
+  about: `
+Goes to the numbers of docs/LIMITS.md that a user can reach, one after the other, with real sockets and processes: engines
+that cost next to nothing in one process, a router in another. At each number it measures the router idle and under 100
+requests a second, and goes one step further. A part fails when a request at the limit fails, or the step further does
+anything but what LIMITS says. A part that needs more open files or memory than there is goes as far as these allow, and says so.
+
+${limitParts.map(({ name, size, what }) => `  ${name.padEnd(10)} ${size} ${what}\n`).join("")}`,
+  params: {
+    part: names(
+      "these parts alone",
+      limitParts.map(({ name }) => name),
+      { shown: "all" },
+    ),
+    size: optional(
+      whole({ help: "another number in place of the part's own", standard: 2, least: 2, most: 1_000_000 }),
+    ),
+    quick: quick("small numbers and short measurements"),
+  },
+  async measure({ part: wantedParts, size, quick: isQuick }, note) {
     const ports = { clock: systemClock, scheduler: systemScheduler };
     const warnings: string[] = [];
     const rows: LimitRow[] = [];
-    for (const part of parts) {
+    for (const part of limitParts.filter(({ name }) => wantedParts.includes(name))) {
       const wanted = size ?? (isQuick ? part.quickSize : part.size);
       const { possible, why } = withinMachine(part, wanted);
       if (possible < wanted) {
@@ -58,27 +54,14 @@ export const limitsSuite: Suite = {
       rows.push({ part: part.name, what: part.what, ...(await part.run(options)) });
       note(`${part.name}: ${rows.at(-1)!.beyond}`);
     }
-    const report = limitsReport(rows, { quick: isQuick, open_files: openFileBound() }, warnings);
-    return { report, table: () => limitsTable(report) };
+    const metrics = rows.flatMap(({ part, reached, figures }) =>
+      Object.entries({ reached, ...figures }).map(([name, value]) => [`${part}_${name}`, value] as const),
+    );
+    const params = { quick: isQuick, open_files: openFileBound() };
+    return { params, metrics: Object.fromEntries(metrics), rows, warnings };
   },
-};
-
-function readOptions(args: readonly string[]) {
-  const text = { type: "string" } as const;
-  const { values } = parseArgs({ args: [...args], options: { part: text, size: text, quick: { type: "boolean" } } });
-  const names = values.part?.split(",");
-  const unknown = names?.find((name) => !limitParts.some((part) => part.name === name));
-  if (unknown !== undefined) throw new UsageError(`there is no part ${JSON.stringify(unknown)}`);
-  const size = values.size === undefined ? undefined : Number(values.size);
-  if (size !== undefined && !(Number.isInteger(size) && size >= 2 && size <= 1_000_000)) {
-    throw new UsageError("--size must be a whole number from 2 to 1000000");
-  }
-  return {
-    parts: limitParts.filter(({ name }) => names?.includes(name) ?? true),
-    size,
-    isQuick: values.quick === true,
-  };
-}
+  table: ({ rows }) => limitsTable(rows),
+});
 
 function withinMachine(
   { files, memoryMb }: LimitPart,
@@ -94,21 +77,7 @@ function withinMachine(
   return { possible: Math.max(2, Math.min(wanted, byFiles, byMemory)), why };
 }
 
-function limitsReport(
-  rows: readonly LimitRow[],
-  params: BenchReport["params"],
-  warnings: readonly string[],
-): LimitsReport {
-  const metrics = rows.flatMap(({ part, reached, figures }) =>
-    Object.entries({ reached, ...figures }).map(([name, value]) => [`${part}_${name}`, value] as const),
-  );
-  return {
-    ...{ name: "limits", params, metrics: Object.fromEntries(metrics) },
-    ...{ baselines: {}, spread: {}, shares: [], rows, warnings },
-  };
-}
-
-function limitsTable({ rows, warnings }: LimitsReport): string {
+function limitsTable(rows: readonly LimitRow[]): string {
   const of = (name: string, digits = 0) => ({
     header: name.replaceAll("_", " "),
     value: ({ figures }: LimitRow) => figures[name]?.toFixed(digits),
@@ -122,5 +91,5 @@ function limitsTable({ rows, warnings }: LimitsReport): string {
   const beyond = rows
     .map(({ part, reached, what, beyond }) => `${part}, beyond ${reached} ${what}: ${beyond}\n`)
     .join("");
-  return `${figures}\n${beyond}${warnings.map((warning) => `Warning: ${warning}.\n`).join("")}`;
+  return `${figures}\n${beyond}`;
 }

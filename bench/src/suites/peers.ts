@@ -15,13 +15,13 @@ import { installReleases } from "../data-path/node-releases.ts";
 import { hasWrk, wrkMissing } from "../data-path/wrk.ts";
 import { type InstalledPeer, installPeer } from "../peers/install-peer.ts";
 import { measureTurns, type TurnShare } from "../peers/measure-turns.ts";
-import { contenderNames, type PeersPlan, readPeersPlan } from "../peers/peers-plan.ts";
+import { contenderNames, type PeersPlan, peersParams, peersPlan } from "../peers/peers-plan.ts";
 import { type NotHad, peersReport, peersTable } from "../peers/peers-report.ts";
 import { products } from "../peers/products.ts";
-import { repeatWithin } from "../peers/repeat-within.ts";
 import { type MeshProduct, ownMeshProduct, smgMeshProduct } from "../peers/turn-fleets.ts";
 import { type CorePlan, pinProcess, reserveCore } from "../support/cpu-pinning.ts";
-import type { Suite } from "../support/suite.ts";
+import { repeatRuns } from "../support/repeat-runs.ts";
+import { defineSuite, type Note } from "../support/suite.ts";
 
 /** What a part of the suite may use. */
 interface Machine {
@@ -34,8 +34,12 @@ const smgName = "smg";
 const referenceName = "sglang-router";
 /** Share of the time; the rest is for the two-turn test. */
 const dataPathShare = 0.65;
-const help = `Usage: npm run bench -- peers [options]
 
+/** This router and others, on the same core under the same loads. */
+export const peersSuite = defineSuite({
+  name: "peers",
+  summary: "this router beside sglang-router, SMG, vllm-router, nginx and HAProxy, which it installs",
+  about: `
 The same loads through this router and others, each in a fresh process on the same single core that gets the same requests
 in the same order, load generator and engines (C programs, compiled by cc) on the others:
 ${contenderNames.join(", ")}. What looks at caches does so by the bytes of prompts; the rest is round
@@ -43,30 +47,10 @@ robin. Then the two-turn test, for those that have a mesh.
 
 What is not ours is installed by this command: Python packages by pip (python3 with venv), nginx and haproxy from the
 PATH or by apt-get, unpacked and not installed. What cannot be had is named and left out.
-Beside installing it takes 12 minutes at most, or begins no further run; 3 with --quick.
-
-  --only NAMES  with commas between
-  --node LIST   this router in these releases of Node besides, such as 24,26, which npm brings
-  --part NAME   data-path, cold-start (only by name; half a minute for each product and run) or turns, without the others
-  --priority    all of it before other programs of this machine; needs root
-  --wrk         the closed loops of 4 and 48 KB once more by wrk, to check our own load generator by
-  --round-robin  also what those that look at caches take under round robin
-  --duration S  seconds of each closed loop (1); paced streams take 1.5 times and latencies twice as long
-  --runs N      runs with fresh processes, of which the medians count (3)
-  --minutes N   the most that it takes (12)
-  --prompts N   distinct prompts of 4 KB that each gets first: the cold figures, and the growth of memory (36000)
-  --folder DIR  where products are installed, once (.cache/peers)
-  --quick       one short run, 5000 prompts
-  --json        one JSON object on standard output
-`;
-
-/** This router and others, on the same core under the same loads. */
-export const peersSuite: Suite = {
-  name: "peers",
-  summary: "this router beside sglang-router, SMG, vllm-router, nginx and HAProxy, which it installs",
-  help,
-  async run(args, note) {
-    const plan = readPeersPlan(args);
+Beside installing it takes 12 minutes at most, or begins no further run; 3 with --quick.`,
+  params: peersParams,
+  async measure(values, note) {
+    const plan = peersPlan(values);
     const { installed, notHad } = await installAll(plan, note);
     if (plan.isCheckedByWrk && !hasWrk()) throw new Error(wrkMissing);
     const releases = await installReleases(plan.nodeReleases);
@@ -80,14 +64,14 @@ export const peersSuite: Suite = {
     const turns = plan.parts.turns
       ? await measureAllTurns(plan, installed, { cores, deadlineMs: startMs + plan.budgetMs }, note)
       : [];
-    const report = peersReport({ ...measured, turns, notHad, plan, otherCores: cores?.others.length });
-    return { report, table: () => peersTable(report) };
+    return peersReport({ ...measured, turns, notHad, plan, otherCores: cores?.others.length });
   },
-};
+  table: peersTable,
+});
 
 async function installAll(
   { names, folder }: PeersPlan,
-  note: (line: string) => void,
+  note: Note,
 ): Promise<{ installed: readonly InstalledPeer[]; notHad: readonly NotHad[] }> {
   const installed: InstalledPeer[] = [];
   const notHad: NotHad[] = [];
@@ -104,10 +88,10 @@ async function installAll(
 }
 
 async function measureAll(
-  { names, runs: count, parts, sizes, isRoundRobinToo, isCheckedByWrk }: PeersPlan,
+  { names, runs, parts, sizes, isRoundRobinToo, isCheckedByWrk }: PeersPlan,
   { installed, releases }: { readonly installed: readonly InstalledPeer[]; readonly releases: readonly NodeRelease[] },
   { cores: plan, deadlineMs }: Machine,
-  note: (line: string) => void,
+  note: Note,
 ): Promise<{ readonly contenders: readonly Contender[]; readonly runs: readonly DataPathRun[] }> {
   const ports = { clock: systemClock, scheduler: systemScheduler, plan };
   const contenders: readonly Contender[] = [
@@ -118,14 +102,14 @@ async function measureAll(
   ];
   const engine = await startBenchEngine();
   try {
-    const runs = await repeatWithin({ count, deadlineMs, clock: systemClock }, (index) => {
-      const noteRun = (line: string): void => note(`run ${index + 1} of ${count}: ${line}`);
+    const within = { clock: systemClock, deadlineMs };
+    const done = await repeatRuns({ runs, note, within }, (seed, noteRun) => {
       const options = { contenders, engine, sizes, isRoundRobinToo, isCheckedByWrk, note: noteRun };
       return parts.loads === "cold-start"
-        ? measureColdStart(options, index + 1, referenceName)
-        : measureDataPath(options, index + 1);
+        ? measureColdStart(options, seed, referenceName)
+        : measureDataPath(options, seed);
     });
-    return { contenders, runs };
+    return { contenders, runs: done };
   } finally {
     await engine.stop();
   }
@@ -133,10 +117,10 @@ async function measureAll(
 
 /** The routers of this test are not pinned, because it measures where requests go, not their cost. */
 async function measureAllTurns(
-  { names, runs: count, turns: sizes }: PeersPlan,
+  { names, runs, turns: sizes }: PeersPlan,
   installed: readonly InstalledPeer[],
   { cores, deadlineMs }: Machine,
-  note: (line: string) => void,
+  note: Note,
 ): Promise<readonly TurnShare[]> {
   if (cores) pinProcess(process.pid, [...cores.router, ...cores.others]);
   const smg = installed.find(({ product }) => product.name === smgName);
@@ -147,10 +131,10 @@ async function measureAllTurns(
   const fleets = meshProducts.flatMap((product) => [true, false].map((isMesh) => [product, isMesh] as const));
   const ports = { clock: systemClock, scheduler: systemScheduler };
   const shares: TurnShare[] = [];
-  await repeatWithin({ count, deadlineMs, clock: systemClock }, async (index) => {
+  await repeatRuns({ runs, note, within: { clock: systemClock, deadlineMs } }, async (seed) => {
     for (const [product, isMesh] of fleets) {
       try {
-        shares.push(...(await measureTurns(product, isMesh, { sizes, seed: index + 1, ports, note })));
+        shares.push(...(await measureTurns(product, isMesh, { sizes, seed, ports, note })));
       } catch (thrown) {
         note(`two turns at ${product.name} failed: ${thrown instanceof Error ? thrown.message : String(thrown)}`);
       }

@@ -1,5 +1,4 @@
 import { existsSync } from "node:fs";
-import { parseArgs } from "node:util";
 import { systemClock, systemScheduler } from "@espalier/core";
 import { formatTable, infiniteCacheBound } from "@espalier/simulator";
 import { type PlannedRequest, planReplay } from "espalier";
@@ -7,24 +6,11 @@ import { ownName } from "../data-path/contenders.ts";
 import { type InstalledPeer, installPeer } from "../peers/install-peer.ts";
 import { cacheAware, products } from "../peers/products.ts";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
-import { readWhole } from "../support/read-options.ts";
-import type { BenchReport, Suite } from "../support/suite.ts";
+import { names, type ParamValues, quick, runs, text, whole } from "../support/params.ts";
+import { repeatRuns } from "../support/repeat-runs.ts";
+import { defineSuite, type Note, reportOf } from "../support/suite.ts";
 import { UsageError } from "../support/usage-error.ts";
 import { runTraceOnce, type TraceFleet, traceModel } from "./trace-http-run.ts";
-
-export interface TraceHttpPlan {
-  readonly trace: string;
-  readonly requests: number;
-  /** Real seconds over which the requests are sent. */
-  readonly seconds: number;
-  readonly engines: number;
-  readonly policy: string;
-  readonly kvEvents: readonly boolean[];
-  /** Names of other products with a row. */
-  readonly peers: readonly string[];
-  readonly folder: string;
-  readonly runs: number;
-}
 
 /** A kind of fleet with the medians of its runs; times are in engine seconds, except `duration_s`. */
 export interface TraceRow {
@@ -40,11 +26,6 @@ export interface TraceRow {
   readonly [figure: string]: number | string | boolean;
 }
 
-/** The report with a row for each kind of fleet. */
-export interface TraceHttpReport extends BenchReport {
-  readonly rows: readonly TraceRow[];
-}
-
 /** A kind of fleet, and the figures of each of its runs. */
 export interface MeasuredFleet {
   readonly fleet: TraceFleet;
@@ -53,92 +34,55 @@ export interface MeasuredFleet {
 
 /** 3.15 M tokens of KV cache per engine. */
 const preset = "b200-moe";
-const standardTrace = "../shared/traces/conversation_trace.jsonl.gz";
 const msPerSecond = 1_000;
 
-const help = `Usage: npm run bench -- trace-http [options]
+export const traceHttpParams = {
+  trace: text("FILE", "Mooncake, Qwen-Bailian, Azure or plain prompts", "../shared/traces/conversation_trace.jsonl.gz"),
+  requests: whole({ help: "of its beginning", standard: 3_000, most: 100_000 }),
+  seconds: whole({ help: "real seconds in which they are sent", standard: 32, most: 3_600 }),
+  engines: whole({ help: "simulated engines", standard: 8, most: 256 }),
+  policy: text("NAME", "how the router chooses", "cache_aware"),
+  "kv-events": {
+    placeholder: "HOW",
+    help: "on, off, or on,off for rows of both (off)",
+    read(flag: string, given = "off"): readonly boolean[] {
+      const words = given.split(",");
+      if (words.every((word) => word === "on" || word === "off")) return words.map((word) => word === "on");
+      throw new UsageError(`${flag} must be on, off, or on,off`);
+    },
+  },
+  peers: names(
+    "such as smg,sglang-router: a row of one of each, which are installed",
+    products.filter(({ policy }) => policy === cacheAware).map(({ name }) => name),
+    { standard: [], shown: "none" },
+  ),
+  folder: text("DIR", "where they are installed", ".cache/peers"),
+  runs: runs(3, 100, "runs, with other jitter, of which the medians count"),
+  quick: quick("one run"),
+};
 
+type TraceHttpPlan = ParamValues<typeof traceHttpParams>;
+
+/** Whether several routers find as much in caches as one does. */
+export const traceHttpSuite = defineSuite({
+  name: "trace-http",
+  summary: "cache hits of a trace over HTTP through 1, 2 and 4 routers, with the mesh and without",
+  about: `
 The beginning of a trace over HTTP through one, two and four routers, with the mesh and without, each time with fresh
 engines and routers. Engines run faster than in life, by as much as the trace is sped up. \`hit_share\` is the share of the
 prompt tokens that the engines found in their caches, as they report it, and \`relative\` that over the one of one router.
-What the mesh costs is the routers' CPU time over that of as many that share nothing; with events each of those reads all.
-
-  --trace FILE     Mooncake, Qwen-Bailian, Azure or plain prompts
-                   (${standardTrace})
-  --requests N     of its beginning (3000)
-  --seconds N      real seconds in which they are sent (32)
-  --engines N      simulated engines (8)
-  --policy NAME    (cache_aware)
-  --kv-events HOW  on, off, or on,off for rows of both (off)
-  --peers NAMES    such as smg,sglang-router: a row of one of each, which are installed
-  --folder DIR     where (.cache/peers)
-  --runs N         runs, with other jitter, of which the medians count (3)
-  --quick          one run
-  --json           one JSON object on standard output
-`;
-
-/** Whether several routers find as much in caches as one does. */
-export const traceHttpSuite: Suite = {
-  name: "trace-http",
-  summary: "cache hits of a trace over HTTP through 1, 2 and 4 routers, with the mesh and without",
-  help,
-  async run(args, note) {
-    const plan = readTraceHttpPlan(args);
+What the mesh costs is the routers' CPU time over that of as many that share nothing; with events each of those reads all.`,
+  params: traceHttpParams,
+  async measure(plan, note) {
     if (!existsSync(plan.trace)) throw new Error(`there is no trace at ${plan.trace}: give one with --trace FILE`);
     const peers = await Promise.all(
       products.filter(({ name }) => plan.peers.includes(name)).map((each) => installPeer(each, plan.folder, note)),
     );
     const { measured, bound } = await measureAll(plan, peers, note);
-    const report = traceHttpReport(plan, measured, bound);
-    return { report, table: () => traceHttpTable(report) };
+    return traceHttpReport(plan, measured, bound);
   },
-};
-
-/** @throws UsageError */
-export function readTraceHttpPlan(args: readonly string[]): TraceHttpPlan {
-  const text = { type: "string" } as const;
-  const { values } = parseArgs({
-    args: [...args],
-    options: {
-      trace: text,
-      requests: text,
-      seconds: text,
-      engines: text,
-      policy: text,
-      "kv-events": text,
-      peers: text,
-      folder: text,
-      runs: text,
-      quick: { type: "boolean" },
-    },
-  });
-  return {
-    trace: values.trace ?? standardTrace,
-    requests: readWhole("--requests", values.requests, { standard: 3_000, max: 100_000 }),
-    seconds: readWhole("--seconds", values.seconds, { standard: 32, max: 3_600 }),
-    engines: readWhole("--engines", values.engines, { standard: 8, max: 256 }),
-    policy: values.policy ?? "cache_aware",
-    kvEvents: readSwitches(values["kv-events"] ?? "off"),
-    peers: readPeers(values.peers),
-    folder: values.folder ?? ".cache/peers",
-    runs: readWhole("--runs", values.runs, { standard: values.quick ? 1 : 3, max: 100 }),
-  };
-}
-
-function readSwitches(text: string): readonly boolean[] {
-  const words = text.split(",");
-  if (words.every((word) => word === "on" || word === "off")) return words.map((word) => word === "on");
-  throw new UsageError("--kv-events must be on, off, or on,off");
-}
-
-function readPeers(text: string | undefined): readonly string[] {
-  const names = text?.split(",") ?? [];
-  const known = products.filter(({ policy }) => policy === cacheAware).map(({ name }) => name);
-  for (const name of names) {
-    if (!known.includes(name)) throw new UsageError(`--peers knows ${known.join(", ")}, and not ${name}`);
-  }
-  return names;
-}
+  table: traceHttpTable,
+});
 
 /** The kinds of fleets with rows: one router first, because the others are compared with it. */
 export function traceFleets(kvEvents: readonly boolean[]): readonly TraceFleet[] {
@@ -154,25 +98,24 @@ export function traceFleets(kvEvents: readonly boolean[]): readonly TraceFleet[]
 async function measureAll(
   plan: TraceHttpPlan,
   peers: readonly InstalledPeer[],
-  note: (line: string) => void,
+  note: Note,
 ): Promise<{ readonly measured: readonly MeasuredFleet[]; readonly bound: number | undefined }> {
   const { engines, policy, runs } = plan;
   const others = peers.map((peer): TraceFleet => ({ routers: 1, sharing: "none", kvEvents: false, peer }));
-  const measured = [...traceFleets(plan.kvEvents), ...others].map((fleet) => ({ fleet, runs: [] as Figures[] }));
+  const measured = [...traceFleets(plan["kv-events"]), ...others].map((fleet) => ({ fleet, runs: [] as Figures[] }));
   let bound: number | undefined;
-  for (let index = 0; index < runs; index++) {
+  await repeatRuns({ runs, note }, async (seed, noteRun) => {
     for (const { fleet, runs: done } of measured) {
-      const requests = await planRequests(plan, index + 1, fleet);
+      const requests = await planRequests(plan, seed, fleet);
       bound = infiniteCacheBound(requests.map(({ trace }) => trace));
-      const name = `run ${index + 1} of ${runs}: ${nameOf(fleet)}`;
       const ports = { clock: systemClock, scheduler: systemScheduler };
       const speed = speedOf(requests, plan.seconds);
-      const noteRow = (line: string): void => note(`${name}: ${line}`);
+      const noteRow: Note = (line) => noteRun(`${nameOf(fleet)}: ${line}`);
       const row = await runTraceOnce({ fleet, requests, engines, preset, policy, speed, ports, note: noteRow });
       done.push(row);
       noteRow(`hit share ${row.hit_share?.toFixed(4)} in ${row.duration_s?.toFixed(0)} s`);
     }
-  }
+  });
   return { measured, bound };
 }
 
@@ -198,11 +141,7 @@ export function speedOf(requests: readonly Pick<PlannedRequest, "trace">[], seco
 }
 
 /** Joins runs into rows of medians. */
-export function traceHttpReport(
-  plan: TraceHttpPlan,
-  measured: readonly MeasuredFleet[],
-  bound: number | undefined,
-): TraceHttpReport {
+export function traceHttpReport(plan: TraceHttpPlan, measured: readonly MeasuredFleet[], bound: number | undefined) {
   const metrics: Record<string, number> = {};
   const without: Record<string, number> = {};
   const otherProducts: Record<string, Record<string, number>> = {};
@@ -238,21 +177,17 @@ export function traceHttpReport(
     if (summary.medians.cpu_ratio !== undefined) into[`mesh_cpu_ratio_${suffix}`] = summary.medians.cpu_ratio;
     return row;
   });
-  return {
-    name: "trace-http",
+  const { quick: _, "kv-events": kvEvents, ...params } = plan;
+  return reportOf("trace-http", {
     params: {
-      ...plan,
-      peers: plan.peers.join(","),
-      kvEvents: plan.kvEvents.map((on) => (on ? "on" : "off")).join(","),
+      ...{ ...params, peers: plan.peers.join(","), kvEvents: kvEvents.map((on) => (on ? "on" : "off")).join(",") },
       preset,
     },
     metrics: { ...metrics, ...(bound === undefined ? {} : { infinite_cache: bound }) },
     baselines: { without_mesh: without, ...otherProducts },
     spread,
-    shares: [],
-    warnings: [],
     rows,
-  };
+  });
 }
 
 function ratio(figure: number | undefined, of: number | undefined): number {
@@ -265,8 +200,8 @@ function nameOf({ routers, sharing, kvEvents, peer }: TraceFleet): string {
   return `${routers} ${routers === 1 ? "router" : "routers"}${shared}${kvEvents ? ", KV events" : ""}`;
 }
 
-/** The report for a terminal. */
-export function traceHttpTable({ rows, spread, metrics }: TraceHttpReport): string {
+/** A line for each kind of fleet. */
+export function traceHttpTable({ rows, spread, metrics }: ReturnType<typeof traceHttpReport>): string {
   const figure = (header: string, key: string, digits = 3) => ({
     header,
     digits,

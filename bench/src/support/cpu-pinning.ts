@@ -1,6 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { setPriority } from "node:os";
+import { flag } from "./params.ts";
 
 /** The cores for measured programs, and those for everything else. */
 export interface CorePlan {
@@ -38,6 +39,9 @@ export function pinProcess(pid: number, cores: readonly number[]): void {
   const { status, stderr } = spawnSync("taskset", ["-acp", cores.join(","), String(pid)], { encoding: "utf8" });
   if (status !== 0) throw new Error(`taskset cannot tie process ${pid} to cores ${cores}: ${stderr}`);
 }
+
+/** The flag for what goes first. */
+export const priorityParam = flag("all of it before other programs of this machine; needs root");
 
 /** Above the default priority. */
 const highPriority = -15;

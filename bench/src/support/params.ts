@@ -6,6 +6,8 @@ export interface Param<Value> {
   /** How the help calls what follows the flag; undefined for a switch, which nothing follows. */
   readonly placeholder?: string;
   readonly help: string;
+  /** What an absent flag says, as the help shows it. */
+  readonly standard?: string;
   /**
    * @param text undefined when the flag is absent; empty for a switch that is given
    * @throws UsageError naming the flag
@@ -32,14 +34,12 @@ interface NumberRange {
 
 /** A whole number. */
 export function whole({ help, placeholder = "N", standard, quick = standard, least = 1, most }: NumberRange) {
-  return numberParam(`${help} (${standard.toLocaleString("en-US")})`, placeholder, { standard, quick }, (flag, text) =>
-    readWhole(flag, text, { least, most }),
-  );
+  return numberParam({ help, placeholder, standard, quick }, (flag, text) => readWhole(flag, text, { least, most }));
 }
 
 /** A number above 0. */
 export function positive({ help, placeholder = "S", standard, quick = standard, most }: NumberRange) {
-  return numberParam(`${help} (${standard})`, placeholder, { standard, quick }, (flag, text) => {
+  return numberParam({ help, placeholder, standard, quick }, (flag, text) => {
     const value = Number(text);
     if (value > 0 && value <= most) return value;
     throw new UsageError(`${flag} must be a number above 0 and at most ${most}`);
@@ -47,13 +47,11 @@ export function positive({ help, placeholder = "S", standard, quick = standard, 
 }
 
 function numberParam(
-  help: string,
-  placeholder: string,
-  { standard, quick }: { readonly standard: number; readonly quick: number },
+  { help, placeholder, standard, quick }: Required<Omit<NumberRange, "least" | "most">>,
   read: (flag: string, text: string) => number,
 ): Param<number> {
   return {
-    ...{ placeholder, help },
+    ...{ placeholder, help, standard: standard.toLocaleString("en-US") },
     read: (flag, text, isQuick) => (text === undefined ? (isQuick ? quick : standard) : read(flag, text)),
   };
 }
@@ -83,7 +81,7 @@ const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
 export function duration(range: { readonly help: string; readonly standard: string; readonly most: string }) {
   const { help, standard, most } = range;
   return {
-    ...{ placeholder: "T", help: `${help} (${standard})` },
+    ...{ placeholder: "T", help, standard },
     read(flag, text = standard) {
       const valueMs = parseDuration(text);
       if (valueMs >= 1 && valueMs <= parseDuration(most)) return valueMs;
@@ -100,14 +98,14 @@ function parseDuration(text: string): number {
 
 /** A file, a folder or another text with a value of its own. */
 export function text(placeholder: string, help: string, standard: string): Param<string> {
-  return { placeholder, help: `${help} (${standard})`, read: (_, given = standard) => given };
+  return { placeholder, help, standard, read: (_, given = standard) => given };
 }
 
 /** What may be left out. A parameter with a standard of its own is read only when its flag is there. */
 export function optional<Value>({ placeholder, help, read }: Param<Value>): Param<Value | undefined> {
   return {
     ...(placeholder === undefined ? {} : { placeholder }),
-    help: help.replace(/ \([^()]*\)$/, ""),
+    help,
     read: (flag, given, isQuick) => (given === undefined ? undefined : read(flag, given, isQuick)),
   };
 }
@@ -133,7 +131,7 @@ export function names<Name extends string>(
   };
   return {
     placeholder: "NAMES",
-    help: shown === "" ? help : `${help} (${shown})`,
+    ...{ help, standard: shown },
     read: (flag, given) => given?.split(",").map((name) => read(flag, name)) ?? standard,
   };
 }
@@ -181,8 +179,10 @@ export function readParams<P extends Params>(params: P, args: readonly string[])
 /** The lines of the help, in columns. */
 export function helpOf(params: Params): string {
   const rows = Object.entries({ ...params, json: flag("one JSON object on standard output") }).map(
-    ([name, { placeholder, help }]) =>
-      [`--${name}${placeholder === undefined ? "" : ` ${placeholder}`}`, help] as const,
+    ([name, { placeholder, help, standard }]: [string, Param<unknown>]) => {
+      const left = placeholder === undefined ? `--${name}` : `--${name} ${placeholder}`;
+      return [left, standard === undefined ? help : `${help} (${standard})`] as const;
+    },
   );
   const width = Math.max(...rows.map(([left]) => left.length));
   return rows.map(([left, help]) => `  ${left.padEnd(width)}  ${help}\n`).join("");

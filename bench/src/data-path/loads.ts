@@ -38,7 +38,7 @@ export const largeBodyBytes = 49_152;
 export const largeMessages = 20;
 /** For coding agents, with 61 and 121 messages: turns of one conversation, each with a new last message. */
 export const longBodyBytes = 204_800;
-export const longestBodyBytes = 409_600;
+const longestBodyBytes = 409_600;
 const longMessageBytes = 3_300;
 const newAgentTurnBytes = 4_096;
 /** Turns of an agent with many tools, for a router that tokenizes. */
@@ -49,7 +49,7 @@ export const newTurnBytes = 640;
 export const streamTokens = 48;
 export const streamGapMs = 10;
 export const concurrency = 32;
-export const streamsPerSecond = 150;
+const streamsPerSecond = 150;
 export const steadyPerSecond = 300;
 /** Streams that start at once. */
 export const burstStreams = 64;

@@ -38,7 +38,6 @@ export {
   defaultProxyOptions,
   dropHeader,
   type FailureKind,
-  type HeaderSource,
   isNamed,
   PiecedBody,
   type Proxy,

@@ -41,7 +41,7 @@ export {
   reservedWithinNames,
   type SplitThresholdOptions,
   type TransferProtocol,
-  withoutTransferHeaders,
+  transferHeaderNames,
 } from "./disaggregation/index.ts";
 export { dryRunTraffic, explainingPolicy, explainSelection } from "./explain-selection.ts";
 export { createLoadPublisher, gaugeOf, type LoadPublisher } from "./load-publisher.ts";

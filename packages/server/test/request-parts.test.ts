@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { authenticate } from "../src/data-plane/data-plane-app.ts";
-import { readRequestId, readTraceparent } from "../src/data-plane/request-ids.ts";
+import { callerTraceparent, newTraceparent, readRequestId } from "../src/data-plane/request-ids.ts";
 import { createStoredResponses } from "../src/data-plane/stored-responses.ts";
 
 const sha256 = (key: string): Buffer => createHash("sha256").update(key).digest();
@@ -34,7 +34,7 @@ test("a usable request id and traceparent are kept, others are replaced", () => 
   const random = createSeededRandom(1);
   const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
   expect(readRequestId("abc-1", random)).toBe("abc-1");
-  expect(readTraceparent(traceparent, random)).toBe(traceparent);
+  expect(callerTraceparent(traceparent)).toBe(traceparent);
   for (const bad of [undefined, "", "a b", "é", "x".repeat(129), "a\r\nset-cookie: x"]) {
     expect(readRequestId(bad, random)).toMatch(/^req-[0-9a-f]{24}$/);
   }
@@ -45,8 +45,9 @@ test("a usable request id and traceparent are kept, others are replaced", () => 
     `00-4bf92f3577b34da6a3ce929d0e0e4736-${"0".repeat(16)}-01`,
     "ff-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
   ]) {
-    expect(readTraceparent(bad, random)).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/);
+    expect(callerTraceparent(bad)).toBeUndefined();
   }
+  expect(newTraceparent(random)).toMatch(/^00-[0-9a-f]{32}-[0-9a-f]{16}-00$/);
 });
 
 test("made-up ids differ from request to request", () => {

@@ -2,7 +2,7 @@ import { EspalierError } from "@espalier/core";
 import { type FuzzTarget, fuzzInFile, seedsInHex } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { readAdminNote, writeAdminNote } from "../src/admin/admin-peers.ts";
-import { readRequestId, readTraceparent } from "../src/data-plane/request-ids.ts";
+import { callerTraceparent, newTraceparent, readRequestId } from "../src/data-plane/request-ids.ts";
 import { readForwardedBody } from "../src/large-bodies/read-forwarded-body.ts";
 import { maxSections, readRelease, writeRelease } from "../src/mesh/fleet-watch.ts";
 import { readSpendNote, writeSpendNote } from "../src/overflow/overflow-spend.ts";
@@ -29,7 +29,9 @@ const ofClients: readonly FuzzTarget[] = [
     read(bytes, random) {
       const text = Buffer.from(bytes).toString("latin1");
       expect(readRequestId(text, random)).toMatch(/^[\x21-\x7e]{1,128}$/);
-      expect(readTraceparent(text, random)).toMatch(/^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}/);
+      expect(callerTraceparent(text) ?? newTraceparent(random)).toMatch(
+        /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}/,
+      );
     },
   },
 ];

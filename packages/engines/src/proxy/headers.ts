@@ -19,9 +19,11 @@ const plainCodings = new Set(["", "chunked", "identity"]);
 const credentials = new Set(["authorization", "x-api-key"]);
 
 /** Sources of the headers for engines. */
-export interface HeaderSource {
+interface HeaderSource {
   /** The client's, flat, as `rawHeaders` of node:http gives them. */
   readonly headers: readonly string[];
+  /** Names, in lower case, of further ones that engines must not get. */
+  readonly withheld: ReadonlySet<string>;
   /**
    * Flat pairs that the caller adds, names in lower case. They replace the client's headers of the same names, and the client
    * cannot remove them by naming them in `connection`.
@@ -39,20 +41,24 @@ export interface HeaderSource {
  */
 export function requestHeaders({
   headers: source,
+  withheld,
   ownHeaders,
   forwardAuthorization,
   requestId,
-}: HeaderSource): string[] {
-  const listed = listedByConnection(source);
+}: HeaderSource): readonly string[] {
   const kept: string[] = [];
+  let connection: string | undefined;
   for (let i = 0; i + 1 < source.length; i += 2) {
     const name = source[i]!;
     const lower = name.toLowerCase();
-    if (droppedFromRequest.has(lower) || isReserved(lower) || listed?.has(lower)) continue;
+    if (lower === "connection")
+      connection = connection === undefined ? source[i + 1] : `${connection},${source[i + 1]}`;
+    if (droppedFromRequest.has(lower) || withheld.has(lower) || isReserved(lower)) continue;
     if (!forwardAuthorization && credentials.has(lower)) continue;
     if (isNamed(ownHeaders, lower)) continue;
     kept.push(name, source[i + 1]!);
   }
+  if (connection !== undefined) dropListed(kept, connection);
   kept.push(...ownHeaders, "x-request-id", requestId);
   return kept;
 }
@@ -135,20 +141,17 @@ function isReserved(lower: string): boolean {
   return lower.startsWith("x-espalier-") || lower.startsWith("proxy-");
 }
 
-function listedByConnection(source: readonly string[]): ReadonlySet<string> | undefined {
-  let listed: Set<string> | undefined;
-  for (let i = 0; i + 1 < source.length; i += 2) {
-    if (source[i]!.length !== 10 || source[i]!.toLowerCase() !== "connection") continue;
-    for (const token of tokensOf(source[i + 1]!)) {
-      listed ??= new Set();
-      listed.add(token);
-    }
-  }
-  return listed;
-}
-
+/** Removes the pairs that a `connection` value lists, in place and in one pass: a client can list thousands. */
 function dropListed(pairs: string[], connection: string): void {
-  for (const token of tokensOf(connection)) dropHeader(pairs, token);
+  const listed = new Set(tokensOf(connection));
+  if (listed.size === 0) return;
+  let end = 0;
+  for (let i = 0; i < pairs.length; i += 2) {
+    if (listed.has(pairs[i]!.toLowerCase())) continue;
+    pairs[end++] = pairs[i]!;
+    pairs[end++] = pairs[i + 1]!;
+  }
+  pairs.length = end;
 }
 
 /** The header names in a `connection` value; usually there are none. */

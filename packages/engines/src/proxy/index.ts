@@ -6,7 +6,7 @@ export type { AttemptOwner, ResendGuard, RunningAttempt } from "./attempt.ts";
 export { PiecedBody, type WireBody, wireBody } from "./connection.ts";
 export { createControlHttp } from "./control-http.ts";
 export type { FailureKind } from "./failure.ts";
-export { answerHeaders, dropHeader, type HeaderSource, isNamed, requestHeaders, retryAfterMs } from "./headers.ts";
+export { answerHeaders, dropHeader, isNamed, requestHeaders, retryAfterMs } from "./headers.ts";
 export { defaultProxyOptions, type ProxyOptionsInput, type TlsOptions } from "./options.ts";
 export { type AttemptRequest, createProxy, type Proxy, type ProxyDeps } from "./proxy.ts";
 export type { SideCall, SideOutcome, SideRequest, Upstream } from "./side-request.ts";

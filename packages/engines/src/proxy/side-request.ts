@@ -3,7 +3,7 @@ import { Attempt, type AttemptLimits, type AttemptOwner, type ResendGuard } from
 import { wireBody } from "./connection.ts";
 import type { Deadlines } from "./deadlines.ts";
 import type { FailureKind } from "./failure.ts";
-import { type HeaderSource, requestHeaders, withUpstreamHeaders } from "./headers.ts";
+import { withUpstreamHeaders } from "./headers.ts";
 import type { UpstreamPools } from "./upstream-pools.ts";
 
 /** Where a request goes. */
@@ -15,10 +15,12 @@ export interface Upstream {
 }
 
 /** An additional request for a client's request, whose answer the client does not see. */
-export interface SideRequest extends HeaderSource {
+export interface SideRequest {
   readonly method: string;
   /** With the query; begins with a slash. */
   readonly path: string;
+  /** From `requestHeaders`. */
+  readonly headers: readonly string[];
   readonly body: readonly Buffer[];
   readonly upstream: Upstream;
   /** Most bytes of the answer that are kept; a longer one is read and dropped. */
@@ -57,7 +59,7 @@ export function sendSideRequest({ pools, deadlines, options }: SideContext, requ
   try {
     const { upstream, method, path } = request;
     const pool = pools.of(upstream.url);
-    const headers = withUpstreamHeaders(requestHeaders(request), upstream);
+    const headers = withUpstreamHeaders(request.headers, upstream);
     const wire = { method, path: pool.pathPrefix + path, headers, body: wireBody(request.body) };
     const owner = new SideAnswer(request.keptBytes, settle);
     const terms = { deadlineMs: Number.POSITIVE_INFINITY, resends: request.resends };

@@ -40,7 +40,7 @@ export {
   renderReservedDocs,
   reservedFieldNames,
   reservedWithinNames,
-  withoutTransferHeaders,
+  transferHeaderNames,
 } from "./transfer-fields.ts";
 export type { LegEdits, LegEngine, PairLegs, PairRequest, TransferProtocol } from "./transfer-protocols.ts";
 export { transferProtocols } from "./transfer-protocols.ts";

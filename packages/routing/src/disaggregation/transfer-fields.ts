@@ -76,7 +76,8 @@ const reservedHeaders: readonly ReservedName[] = [
 
 export const reservedFieldNames: ReadonlySet<string> = new Set(reservedFields.map(({ name }) => name));
 const longestName = Math.max(...[...reservedFieldNames].map((name) => name.length));
-const headerNames: ReadonlySet<string> = new Set(reservedHeaders.map(({ name }) => name));
+/** Headers, in lower case, that only a router may set. */
+export const transferHeaderNames: ReadonlySet<string> = new Set(reservedHeaders.map(({ name }) => name));
 const withinPaths = reservedWithin.map(({ name }) => name.split("."));
 /** The first parts of these paths, which forms have as fields. */
 export const reservedWithinNames: ReadonlySet<string> = new Set(withinPaths.map(([first]) => first!));
@@ -119,13 +120,6 @@ function reservedBelow(body: JsonBody, object: number, [name, ...rest]: readonly
     if (found !== undefined) return found;
   }
   return undefined;
-}
-
-/** @param headers flat name and value pairs @returns those that a client may set; the same array if all of them are */
-export function withoutTransferHeaders(headers: readonly string[]): readonly string[] {
-  const isTransfer = (name: string): boolean => headerNames.has(name.toLowerCase());
-  if (!headers.some((name, at) => at % 2 === 0 && isTransfer(name))) return headers;
-  return headers.filter((_, at) => !isTransfer(headers[at - (at % 2)]!));
 }
 
 /** Whether an engine could read addresses from a request id. */

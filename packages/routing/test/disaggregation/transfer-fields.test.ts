@@ -1,11 +1,6 @@
 import { endpoints, readRequestView } from "@espalier/api";
 import { expect, test } from "vitest";
-import {
-  findTransferField,
-  namesEngines,
-  renderReservedDocs,
-  withoutTransferHeaders,
-} from "../../src/disaggregation/index.ts";
+import { findTransferField, namesEngines, renderReservedDocs } from "../../src/disaggregation/index.ts";
 
 const chat = endpoints.find(({ id }) => id === "chat")!;
 const find = (fields: string) => {
@@ -45,25 +40,6 @@ test.each([
   '"cache_salt":"s","session_id":"s","session_params":{"id":"kv_hints"},"rid":"r","priority":3,"extra_key":"k"',
 ])("%s is a client's", (fields) => {
   expect(find(fields)).toBeUndefined();
-});
-
-test("headers that name ranks and engines are taken out with their values, however they are written", () => {
-  const client = ["Host", "x-prefiller-url", "Accept", "*/*"];
-  expect(withoutTransferHeaders(client)).toBe(client);
-  const raw = [
-    "X-Data-Parallel-Rank",
-    "3",
-    "X-Override-Bootstrap-Host",
-    "h",
-    "x-vllm-priority",
-    "-9",
-    ...client,
-    "x-prefiller-host-port",
-    "10.0.0.1:1",
-    "x-prefiller-url",
-    "h",
-  ];
-  expect(withoutTransferHeaders(raw)).toEqual(client);
 });
 
 test("an id with addresses in it names engines", () => {

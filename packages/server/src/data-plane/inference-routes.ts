@@ -5,7 +5,7 @@ import type { FastifyInstance } from "fastify";
 import { largeBodyBytes, type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
 import { readForwardedBody, refuseReserved } from "../large-bodies/read-forwarded-body.ts";
 import { planOverflow } from "../overflow/overflow.ts";
-import { answer, bytesPerToken, clientHeaders, ownHeaders, planForward } from "../request/answer-request.ts";
+import { answer, bytesPerToken, engineHead, planForward } from "../request/answer-request.ts";
 import { type BodyFields, type ClientRequest, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import { describeRequest } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
@@ -112,14 +112,14 @@ function planView(
   if (trace) describeRequest(trace, view, model);
   const readMs = trace?.nowMs() ?? 0;
   const { recorder } = context;
+  const head = engineHead(context, request, pool);
   const plan = (prompt: PromptBlocks | undefined, read = prompt): PlannedRequest => ({
     trace,
     endpointId: endpoint.id,
     family: endpoint.family,
     method: endpoint.method,
     path: endpoint.path + queryOf(request.url),
-    headers: clientHeaders(context, request),
-    ownHeaders: ownHeaders(context, request),
+    ...head,
     body,
     release: releaseOf(context, request),
     requestId: request.id,
@@ -215,7 +215,8 @@ function plan(context: RouterContext, request: ClientRequest): PlannedRequest | 
   const planFor = (model: string | undefined): PlannedRequest => {
     const api = { endpoint: "forwarded", path: pathOf(request.url), written: model } as const;
     const { pool, targets, serves } = resolvePool(context, { model }, api);
-    return { ...passed, endpointId: "forwarded", pool, targets, serves, onlyEngine: undefined };
+    const head = engineHead(context, request, pool);
+    return { ...passed, ...head, endpointId: "forwarded", pool, targets, serves, onlyEngine: undefined };
   };
   const header = request.headers["x-espalier-model"];
   const named = typeof header === "string" ? header : undefined;

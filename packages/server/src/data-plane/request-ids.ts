@@ -14,9 +14,9 @@ export function readRequestId(header: string | string[] | undefined, random: Ran
   return isUsable ? header : `req-${randomHex(random, 3)}`;
 }
 
-/** W3C Trace Context (2021) `traceparent`: the client's when valid, else a new one with the sampled flag off. */
-export function readTraceparent(header: string | string[] | undefined, random: Random): string {
-  return callerTraceparent(header) ?? `00-${randomHex(random, 4)}-${randomHex(random, 2)}-00`;
+/** A new `traceparent` (W3C Trace Context, 2021) with the sampled flag off. */
+export function newTraceparent(random: Random): string {
+  return `00-${randomHex(random, 4)}-${randomHex(random, 2)}-00`;
 }
 
 /** The client's `traceparent`; undefined when absent or invalid. */

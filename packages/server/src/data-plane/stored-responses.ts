@@ -3,7 +3,7 @@ import { type Clock, EspalierError, type HttpClient, RecencyMap } from "@espalie
 import type { EngineRecord, Fleet } from "@espalier/engines";
 import type { Bindings } from "@espalier/shared-tree";
 import type { FastifyInstance } from "fastify";
-import { answer, planForward } from "../request/answer-request.ts";
+import { answer, engineHead, planForward } from "../request/answer-request.ts";
 import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { Pools } from "../routing/pools.ts";
@@ -102,7 +102,8 @@ export async function planStoredResponse(context: RouterContext, request: Client
   if (model === undefined) throw new EspalierError("response_not_found", "The engine that held this response is gone.");
   if (request.method === "DELETE") context.storedResponses.forget(path.id);
   const pool = context.pools.settingsFor(model);
-  return { ...passed, endpointId: "stored_response", pool, targets: context.fleet.pool(model), onlyEngine };
+  const head = engineHead(context, request, pool);
+  return { ...passed, ...head, endpointId: "stored_response", pool, targets: context.fleet.pool(model), onlyEngine };
 }
 
 const askTimeoutMs = 2_000;

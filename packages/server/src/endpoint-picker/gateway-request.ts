@@ -1,6 +1,5 @@
 import { type ApiFamily, type Endpoint, endpoints, parseStoredResponsePath, readSessionKey } from "@espalier/api";
 import { asEspalierError, EspalierError } from "@espalier/core";
-import { isNamed } from "@espalier/engines";
 import { endpointOf } from "../admin/explain-request.ts";
 import { admitHead } from "../data-plane/data-plane-app.ts";
 import { replyWithError } from "../data-plane/error-reply.ts";
@@ -15,7 +14,7 @@ import {
   type ExchangeOwner,
   type RequestHead,
 } from "../grpc/index.ts";
-import { bytesPerToken, countRefusal, planForward } from "../request/answer-request.ts";
+import { bytesPerToken, countRefusal, engineHead, planForward, withheldHeaders } from "../request/answer-request.ts";
 import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";
 import { beginTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
@@ -250,10 +249,10 @@ export class GatewayRequest implements ClientRequest, ExchangeOwner {
   #removedHeaders(plan: PlannedRequest): readonly string[] {
     const removed = new Set<string>();
     const { rawHeaders } = this.raw;
+    const withheld = withheldHeaders(this.#parts.context, this);
     for (let at = 0; at < rawHeaders.length; at += 2) {
       const name = rawHeaders[at]!.toLowerCase();
-      if (controlHeaders.has(name) || name.startsWith("x-espalier-")) removed.add(name);
-      else if (plan.headers.length < rawHeaders.length && !isNamed(plan.headers, name)) removed.add(name);
+      if (controlHeaders.has(name) || name.startsWith("x-espalier-") || withheld.has(name)) removed.add(name);
     }
     // These keys are the router's, not the engines'.
     if (this.apiKeyName !== undefined && !plan.pool.forwardAuthorization) {
@@ -311,7 +310,8 @@ function planOther(context: RouterContext, request: GatewayRequest): PlannedRequ
   const passed = planForward(context, request);
   const planFor = (named: string | undefined): PlannedRequest => {
     const found = poolFor(context, request, named, undefined);
-    return { ...passed, ...found, endpointId: "forwarded", onlyEngine: undefined };
+    const head = engineHead(context, request, found.pool);
+    return { ...passed, ...found, ...head, endpointId: "forwarded", onlyEngine: undefined };
   };
   const model = readForwarded(context, request, passed.body[0], modelInHeaders(request));
   return model instanceof Promise ? model.then(planFor) : planFor(model);
@@ -328,6 +328,7 @@ function planHead(context: RouterContext, request: GatewayRequest, { headers }: 
   return {
     ...passed,
     ...found,
+    ...engineHead(context, request, found.pool),
     endpointId: endpointAt(request.url)?.id ?? "forwarded",
     onlyEngine: undefined,
     service: config.isOn ? readServiceClass(config, headers, written) : undefined,

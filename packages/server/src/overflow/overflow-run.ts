@@ -159,7 +159,7 @@ class OverflowRun extends Relay {
         ...{ proxy: overflow.proxy, retryStatuses: new Set(), logger },
         relayMetrics: { ...silentAttempts, responseBytes: relayMetrics.responseBytes },
       },
-      { ...plan, headers, ownHeaders: [], pool: { forwardAuthorization: false } },
+      { ...plan, headers: [...headers, "x-request-id", plan.requestId] },
       response,
       new Retries(noBudget, silentRetries),
     );

@@ -1,12 +1,14 @@
 import type { ApiFamily } from "@espalier/api";
 import { asEspalierError, EspalierError } from "@espalier/core";
-import { withoutTransferHeaders } from "@espalier/routing";
+import { requestHeaders } from "@espalier/engines";
+import { transferHeaderNames } from "@espalier/routing";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { replyWithError } from "../data-plane/error-reply.ts";
 import { releaseBody } from "../data-plane/read-body.ts";
-import { callerTraceparent, readTraceparent } from "../data-plane/request-ids.ts";
+import { callerTraceparent, newTraceparent } from "../data-plane/request-ids.ts";
 import { Diversion } from "../overflow/overflow-run.ts";
 import type { RouterContext } from "../router-context.ts";
+import type { PoolSettings } from "../routing/pools.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
 import { requestOutcome } from "./request-outcome.ts";
 import { RequestRun } from "./request-run.ts";
@@ -98,15 +100,13 @@ export function countRefusal(context: RouterContext, request: ClientRequest, err
 export function planForward(
   context: RouterContext,
   request: ClientRequest,
-): Omit<PlannedRequest, "endpointId" | "pool" | "targets" | "onlyEngine"> {
+): Omit<PlannedRequest, "endpointId" | "pool" | "targets" | "onlyEngine" | keyof EngineHead> {
   const body = Buffer.isBuffer(request.body) ? [request.body] : [];
   return {
     trace: request.trace,
     family: "openai",
     method: request.method,
     path: request.url,
-    headers: clientHeaders(context, request),
-    ownHeaders: ownHeaders(context, request),
     body,
     release: () => releaseBody(context, request),
     requestId: request.id,
@@ -124,29 +124,48 @@ export function planForward(
   };
 }
 
-/** The client's headers, except those that this router must not forward. */
-export function clientHeaders({ live }: RouterContext, { raw, headers }: ClientRequest): readonly string[] {
-  const trusted = live.settings.trustTransferFields ? raw.rawHeaders : withoutTransferHeaders(raw.rawHeaders);
+/** Every choice of what is withheld from engines, so that no request makes a set. */
+const withheldSets = Array.from(
+  { length: 8 },
+  (_, choice): ReadonlySet<string> =>
+    new Set([
+      ...(choice & 1 ? transferHeaderNames : []),
+      ...(choice & 2 ? ["tracestate"] : []),
+      ...(choice & 4 ? ["origin"] : []),
+    ]),
+);
+
+/** Names, in lower case, of the client's headers that this router must not forward. */
+export function withheldHeaders(
+  { live }: RouterContext,
+  { headers }: Pick<ClientRequest, "headers">,
+): ReadonlySet<string> {
+  const isUntrusted = !live.settings.trustTransferFields;
   // `tracestate` belongs to a trace that the router does not continue.
   const isLost = headers.tracestate !== undefined && callerTraceparent(headers.traceparent) === undefined;
-  const traced = isLost ? withoutHeader(trusted, "tracestate") : trusted;
   // With an origin, engines would add CORS headers of their own.
   const isOfPage = headers.origin !== undefined && live.settings.corsOrigins.length > 0;
-  return isOfPage ? withoutHeader(traced, "origin") : traced;
+  return withheldSets[(isUntrusted ? 1 : 0) + (isLost ? 2 : 0) + (isOfPage ? 4 : 0)]!;
 }
 
-function withoutHeader(pairs: readonly string[], lowerName: string): readonly string[] {
-  return pairs.filter((_, at) => pairs[at - (at % 2)]!.toLowerCase() !== lowerName);
-}
+type EngineHead = Pick<PlannedRequest, "headers" | "ownTraceparent">;
 
-/** Headers that the router adds for the engine, as flat pairs: the trace context and the client's address. */
-export function ownHeaders({ random }: RouterContext, { headers, raw, trace }: ClientRequest): readonly string[] {
+/** The headers for a pool's engines: the client's, the trace context, and the client's address. */
+export function engineHead(
+  context: RouterContext,
+  request: ClientRequest,
+  { forwardAuthorization }: Pick<PoolSettings, "forwardAuthorization">,
+): EngineHead {
+  const { headers, raw, trace, id: requestId } = request;
+  const callers = callerTraceparent(headers.traceparent);
+  const traceparent = trace?.traceparent ?? callers ?? newTraceparent(context.random);
   const forwarded = headers["x-forwarded-for"];
   const client = raw.socket.remoteAddress ?? "unknown";
-  return [
-    "traceparent",
-    trace?.traceparent ?? readTraceparent(headers.traceparent, random),
-    "x-forwarded-for",
-    forwarded === undefined ? client : `${forwarded}, ${client}`,
-  ];
+  const address = forwarded === undefined ? client : `${forwarded}, ${client}`;
+  const ownHeaders = ["traceparent", traceparent, "x-forwarded-for", address];
+  const withheld = withheldHeaders(context, request);
+  return {
+    headers: requestHeaders({ headers: raw.rawHeaders, withheld, ownHeaders, forwardAuthorization, requestId }),
+    ownTraceparent: callers === undefined ? traceparent : undefined,
+  };
 }

@@ -174,14 +174,13 @@ export class PrefillLeg {
   constructor({ clock, proxy }: Pick<PairContext, "clock" | "proxy">, request: PrefillRequest) {
     const { plan, dispatch, body, headers, keptBytes, resends, settled, onDefect } = request;
     const { target, selection } = dispatch;
-    const { method, path, ownHeaders, requestId, pool, trace } = plan;
+    const { method, path, pool, trace } = plan;
     this.#clock = clock;
     this.#settled = settled;
     this.#span = trace?.clientSpan("prefill", { method, target, matchedTokens: selection.matchedTokens });
     const traced = this.#span ? ["traceparent", this.#span.traceparent] : [];
     this.#call = proxy.sendSide({
-      ...{ method, path, headers: plan.headers, ownHeaders, requestId, body, keptBytes, resends },
-      forwardAuthorization: pool.forwardAuthorization,
+      ...{ method, path, headers: plan.headers, body, keptBytes, resends },
       upstream: { url: target.engine.url, headers: [...engineHeaders(pool, target), ...headers, ...traced] },
     });
     this.#permit = target.engine.breaker.begin();

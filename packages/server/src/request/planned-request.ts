@@ -53,6 +53,8 @@ export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {
   readonly release: () => void;
   /** Undefined for a request that is not recorded. */
   readonly trace?: RequestTrace | undefined;
+  /** The `traceparent` for engines where the client sent none that is valid; undefined where the client's goes on. */
+  readonly ownTraceparent: string | undefined;
   /** Names the route in metrics. */
   readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded";
   readonly pool: PoolSettings;

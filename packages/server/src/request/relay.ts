@@ -6,10 +6,8 @@ import {
   answerHeaders,
   dropHeader,
   type Proxy as EngineProxy,
-  type HeaderSource,
   PiecedBody,
   type RunningAttempt,
-  requestHeaders,
   retryAfterMs,
   type Upstream,
   type WireBody,
@@ -26,15 +24,17 @@ export interface Engine extends Upstream {
 }
 
 /** One client's request. */
-export interface RelayedRequest extends Omit<HeaderSource, "forwardAuthorization"> {
+export interface RelayedRequest {
   readonly method: string;
   /** With the query; begins with a slash. */
   readonly path: string;
+  /** For engines, as flat pairs: from `requestHeaders`. */
+  readonly headers: readonly string[];
+  readonly requestId: string;
   /** Empty once the answer has begun. */
   readonly body: readonly Buffer[];
   /** API family of the error frame in a stream that was cut. */
   readonly family: ApiFamily;
-  readonly pool: Pick<HeaderSource, "forwardAuthorization">;
   /** When the answer must be complete, on the scale of the clock's `nowMs`; no limit by default. */
   readonly answerDueMs?: number;
 }
@@ -101,7 +101,6 @@ export abstract class Relay implements AttemptOwner {
   readonly #request: RelayedRequest;
   readonly #response: ClientResponse;
   readonly #sink: ResponseSink;
-  #headers: readonly string[] = [];
   /** The client's body, and the one sent to the engine of the present attempt. */
   #body: WireBody = null;
   #sent: WireBody = null;
@@ -181,14 +180,7 @@ export abstract class Relay implements AttemptOwner {
     }
     this.retries.begin();
     try {
-      const { headers, ownHeaders, requestId, pool, body } = this.#request;
-      this.#headers = requestHeaders({
-        headers,
-        ownHeaders,
-        requestId,
-        forwardAuthorization: pool.forwardAuthorization,
-      });
-      this.#body = wireBody(body);
+      this.#body = wireBody(this.#request.body);
       this.#launch(this.choose());
     } catch (thrown) {
       this.crash(thrown);
@@ -302,7 +294,7 @@ export abstract class Relay implements AttemptOwner {
 
   /** @returns undefined when the attempt is in progress; else how it failed, already reported */
   #try(engine: Engine): FailureKind | undefined {
-    const { method, path, answerDueMs } = this.#request;
+    const { method, path, headers, answerDueMs } = this.#request;
     this.#status = 0;
     this.#judgedHead = undefined;
     this.attemptStarted();
@@ -312,7 +304,7 @@ export abstract class Relay implements AttemptOwner {
         upstream: engine,
         method,
         path,
-        headers: this.#headers,
+        headers,
         body: this.#sent,
         deadlineMs: answerDueMs ?? Number.POSITIVE_INFINITY,
         resends: this.retries,

@@ -227,11 +227,11 @@ function endAttributes({ pool, service }: PlannedRequest, end: TracedEnd): SpanA
 }
 
 function keepPlanned({ tracer, clock }: Tracing, plan: PlannedRequest): RequestTrace | undefined {
-  const sentParent = plan.ownHeaders[plan.ownHeaders.indexOf("traceparent") + 1] ?? "";
+  const { ownTraceparent } = plan;
   // The caller decided against recording it.
-  if (plan.headers.includes(sentParent)) return undefined;
+  if (ownTraceparent === undefined) return undefined;
   const operation = operationOf(plan.endpointId);
-  const span = tracer.keep(sentParent, {
+  const span = tracer.keep(ownTraceparent, {
     name: `${operation} ${plan.pool.model}`,
     kind: "server",
     startMs: plan.acceptedMs,

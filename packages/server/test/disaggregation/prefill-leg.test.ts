@@ -82,7 +82,7 @@ test("it goes where the client's request would, with the pool's credentials and 
   const rig = await rigOf();
   begin(rig, 7);
   expect(rig.legs[0]!.request).toMatchObject({
-    ...{ method: "POST", path: "/v1/chat/completions", requestId: "r-1", keptBytes: 7 },
+    ...{ method: "POST", path: "/v1/chat/completions", headers: ["x-request-id", "r-1"], keptBytes: 7 },
     upstream: { url: "http://p:8000", headers: ["authorization", "Bearer engines", "x-leg", "1"] },
   });
 });

@@ -132,7 +132,14 @@ function planOf(fleet: ScriptedFleet, body: object): PlannedRequest {
     holdMs: 0,
   };
   return {
-    ...{ family: "openai", method: "POST", path: endpoint.path, headers: [], ownHeaders: [], body: [bytes] },
+    ...{
+      family: "openai",
+      method: "POST",
+      path: endpoint.path,
+      headers: ["x-request-id", "r-1"],
+      ownTraceparent: undefined,
+      body: [bytes],
+    },
     ...{ release: () => {}, requestId: "r-1", endpointId: "chat", pool: pool as unknown as PlannedRequest["pool"] },
     ...{ targets: fleet.fleet.pool("m"), onlyEngine: undefined },
     features: { promptTokens: 8_000, expectedOutputTokens: 50, sessionKey: undefined, prefixKey: undefined },

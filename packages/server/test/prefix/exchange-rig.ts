@@ -166,7 +166,7 @@ export async function exchangeRig({ quality = "none", loadAdapter }: ExchangeRig
     },
   } as unknown as RouterContext;
   const plan: PlannedRequest = {
-    ...{ family: "openai", method: "POST", path: "/v1/completions", headers: [], ownHeaders: [], body: [] },
+    ...{ family: "openai", method: "POST", path: "/v1/completions", headers: [], body: [], ownTraceparent: undefined },
     ...{
       release: () => {},
       requestId: "r-1",

@@ -142,9 +142,9 @@ test("what was sent beside a request counts with it", async () => {
   const { urls, executed } = await breakable(3);
   const { retries } = await createRig({ engines: [] }).then(({ createRetries }) => ({ retries: createRetries() }));
   const rig = await createRig({ engines: urls.slice(1), exchange: () => ({ retries }) });
-  const beside = { method: "POST", path: "/", headers: [], ownHeaders: [], forwardAuthorization: false, body: [] };
+  const beside = { method: "POST", path: "/", headers: [], body: [] };
   const upstream = { url: urls[0]!, headers: [] };
-  await rig.proxy.sendSide({ ...beside, requestId: "r", keptBytes: 0, resends: retries, upstream }).outcome;
+  await rig.proxy.sendSide({ ...beside, keptBytes: 0, resends: retries, upstream }).outcome;
   expect(codeOf((await send(rig.port)).body)).toBe("request_breaks_engines");
   expect(executed).toEqual([1, 1, 0]);
 });

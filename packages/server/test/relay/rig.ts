@@ -11,7 +11,7 @@ import {
   systemClock,
   systemScheduler,
 } from "@espalier/core";
-import { createProxy, type ProxyOptionsInput } from "@espalier/engines";
+import { createProxy, type ProxyOptionsInput, requestHeaders } from "@espalier/engines";
 import { createRetryBudget, createRetryMeters, Retries, type RetryBudgetOptions } from "@espalier/routing";
 import { waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";
@@ -44,8 +44,9 @@ export type SeenOutcome =
   | (Extract<RelayOutcome, { readonly kind: "failed" }> & { readonly failures: readonly SeenFailure[] });
 
 /** What a test has of a relay's hooks; the rig's own where it is left out. */
-export interface Exchange
-  extends Pick<RelayedRequest, "method" | "path" | "headers" | "ownHeaders" | "body" | "family"> {
+export interface Exchange extends Pick<RelayedRequest, "method" | "path" | "body" | "family"> {
+  readonly headers: readonly string[];
+  readonly ownHeaders: readonly string[];
   readonly forwardAuthorization: boolean;
   readonly deadlineMs: number;
   /** Of a request beside which others are sent. */
@@ -225,10 +226,12 @@ export async function createRig(setup: RigOptions): Promise<Rig> {
       responseStarted: ({ key }, status) => void events.push(`answer ${key} ${status}`),
       firstByte: ({ key }) => void events.push(`byte ${key}`),
     };
-    const { forwardAuthorization = false, deadlineMs, ...own } = setup.exchange?.(response) ?? {};
+    const changes = setup.exchange?.(response) ?? {};
+    const { forwardAuthorization = false, ownHeaders = [], headers = message.rawHeaders, deadlineMs, ...own } = changes;
+    const source = { headers, ownHeaders, forwardAuthorization, withheld: new Set<string>(), requestId: "request-1" };
     const request: RelayedRequest = {
-      ...{ method: message.method ?? "", path: message.url ?? "", headers: message.rawHeaders, ownHeaders: [] },
-      ...{ body, requestId: "request-1", family: "openai", pool: { forwardAuthorization }, ...own },
+      ...{ method: message.method ?? "", path: message.url ?? "", headers: requestHeaders(source) },
+      ...{ body, requestId: "request-1", family: "openai", ...own },
       ...(deadlineMs !== undefined && { answerDueMs: deadlineMs }),
     };
     const exchange = {

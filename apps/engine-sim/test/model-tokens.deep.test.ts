@@ -34,6 +34,17 @@ describe("prompts", () => {
     }
   });
 
+  test("numbers of schemas are in them as the client writes them", async () => {
+    const sim = await startTiny();
+    const schema = '{"type":"object","default":1.0}';
+    const tools = `[{"type":"function","function":{"name":"look","parameters":${schema}}}]`;
+    const body = `{"messages":[{"role":"user","content":"Hi"}],"tools":${tools}}`;
+    const answer = await fetch(`${sim.url}/tokenize`, { method: "POST", body });
+    const { tokens } = (await answer.json()) as { tokens: readonly number[] };
+    const { prompt } = (await sim.post("/detokenize", { tokens })).json;
+    expect(prompt).toContain('"default": 1.0');
+  });
+
   test("usage counts them, whole and streamed", async () => {
     const sim = await startTiny();
     const messages = [{ role: "user", content: "What is kept behind the archive door?" }];

@@ -112,6 +112,15 @@ export function quoteLongIntegers(json: string): string {
   return json.replace(new RegExp(`"(${longIntegerFields})"(\\s*:\\s*)(\\d{16,})(?=\\s*[,}])`, "g"), '"$1"$2"$3"');
 }
 
+const sources = new WeakMap<JsonObject, string>();
+
+/** Remembers the text that a body was read from, since `JSON.parse` makes `1` of `1.0`. */
+export function keepSource(body: JsonObject, text: string): void {
+  sources.set(body, text);
+}
+
+export const sourceOf = (body: JsonObject): string | undefined => sources.get(body);
+
 /** Removes the quotes again. */
 export function unquoteLongIntegers(json: string): string {
   return json.replace(new RegExp(`"(${longIntegerFields})":"(\\d{16,})"`, "g"), '"$1":$2');

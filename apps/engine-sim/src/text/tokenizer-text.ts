@@ -1,4 +1,4 @@
-import { type Clock, EspalierError, type Logger } from "@espalier/core";
+import { type Clock, EspalierError, type JsonBody, type Logger, scanBody } from "@espalier/core";
 import {
   type ChatDialect,
   createChatRenderer,
@@ -8,7 +8,7 @@ import {
   type TextTokenizer,
   type TokenizerFiles,
 } from "@espalier/tokenizer";
-import { isObject, type JsonObject } from "../http/body-fields.ts";
+import { isObject, type JsonObject, sourceOf } from "../http/body-fields.ts";
 import { ApiError } from "../http/exchange.ts";
 import { chooseWords } from "./generated-text.ts";
 import { type ChatMessage, type ChatPrompt, type ModelText, shippedModelName } from "./model-text.ts";
@@ -45,7 +45,7 @@ function createTokenizerText(files: TokenizerFiles, { clock, dialect, logger }: 
 
   const render = (prompt: ChatPrompt, openTurn: boolean): string => {
     const { body, endpoint = "chat" } = prompt;
-    const chat = body && renderer.asChat({ endpoint, fields: body, dialect });
+    const chat = body && renderer.asChat({ endpoint, fields: body, body: scannedBody(body), dialect });
     const { text, textUntil } = renderer.render(
       chat ?? { endpoint: "chat", fields: chatFields(prompt, openTurn), dialect },
     );
@@ -82,6 +82,15 @@ function createTokenizerText(files: TokenizerFiles, { clock, dialect, logger }: 
     decode,
     words,
   };
+}
+
+/** Deeper bodies are rendered as `JSON.parse` reads them. */
+const maxDepth = 500;
+
+function scannedBody(body: JsonObject): JsonBody | undefined {
+  const text = sourceOf(body);
+  const scanned = text === undefined ? "no text" : scanBody(Buffer.from(text), maxDepth);
+  return typeof scanned === "string" ? undefined : scanned;
 }
 
 const conversationOf = (turns: readonly string[]): ChatPrompt => ({

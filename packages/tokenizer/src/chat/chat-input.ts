@@ -1,9 +1,12 @@
+import type { JsonBody } from "@espalier/core";
 import { isJsonObject, type JsonObject } from "../json-object.ts";
+import type { PromptRequest } from "../prompt-request.ts";
+import { readJson } from "../template/json.ts";
 import { valueError } from "../template/template-error.ts";
 import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
 import type { TemplateMessage } from "./conversation.ts";
 
-/** The input of a chat request to its model's template. Values are as `JSON.parse` returns them. */
+/** The input of a chat request to its model's template. */
 export interface ChatInput {
   /** Messages of the OpenAI API, with strings or parts as content. */
   readonly messages: readonly unknown[];
@@ -26,6 +29,23 @@ export const termFields = [
   ...["tools", "tool_choice", "documents", "add_generation_prompt", "continue_final_message"],
   ...["chat_template_kwargs", "reasoning_effort"],
 ] as const;
+
+/**
+ * A value of a body as Python reads it: for `JSON.parse`, `1.0` is `1`, and keys that are numbers come first. So schemas
+ * of tools would be rendered differently.
+ */
+export const exactValue = (body: JsonBody, node: number): unknown =>
+  readJson(body.bytes.toString("utf8", body.startOf(node), body.endOf(node)))?.value;
+
+/** The fields of a request, with exact values for those besides the messages if its body is at hand. */
+export function exactFields({ fields, body }: PromptRequest): JsonObject {
+  if (!body) return fields;
+  const exact = termFields.flatMap((name) => {
+    const node = body.member(name);
+    return node === undefined ? [] : [[name, exactValue(body, node)] as const];
+  });
+  return { ...fields, ...Object.fromEntries(exact) };
+}
 
 /**
  * Reads the fields of a chat completion's body that its prompt depends on, with the engine's defaults. The assistant's

@@ -5,7 +5,7 @@ import { TemplateError } from "../template/template-error.ts";
 import { selectTemplate, specialTokensOf, type TokenizerFiles } from "../tokenizer-files.ts";
 import { messagesChat, responsesChat } from "./api-chats.ts";
 import { type ChatDialect, newestDialect } from "./chat-dialect.ts";
-import { chatInputOf } from "./chat-input.ts";
+import { chatInputOf, exactFields } from "./chat-input.ts";
 import { type ChatTemplate, type ChatTerms, compileChatTemplate, type RenderedChat } from "./chat-template.ts";
 
 export interface ChatTermsOfModel {
@@ -54,8 +54,8 @@ export function createChatRenderer(
   };
   return {
     /** @throws TemplateError when the model has no template, or the template cannot render this chat */
-    render({ fields, dialect }: PromptRequest): RenderedChat {
-      const input = chatInputOf(fields, dialect);
+    render(request: PromptRequest): RenderedChat {
+      const input = chatInputOf(exactFields(request), request.dialect);
       if (!input) throw new TemplateError("value", "the request has no messages");
       return templateFor(Boolean(input.tools)).renderChat(input);
     },
@@ -82,7 +82,7 @@ export function createChatRenderer(
      */
     asChat(request: PromptRequest): PromptRequest | undefined {
       if (!otherChatEndpoints.has(request.endpoint)) return request;
-      const fields = fieldsOf(request);
+      const fields = fieldsOf({ ...request, fields: exactFields(request) });
       // The body's bytes are of another form.
       return fields && { ...request, endpoint: "chat", fields, body: undefined };
     },

@@ -1,6 +1,6 @@
 import type { JsonBody } from "@espalier/core";
 import { type ChatDialect, chatDialects, newestDialect } from "../chat/chat-dialect.ts";
-import { termFields } from "../chat/chat-input.ts";
+import { exactValue, termFields } from "../chat/chat-input.ts";
 import type { ChatRenderer, ChatTermsOfModel } from "../chat/chat-renderer.ts";
 import type { ChatState, ReachedChatState } from "../chat/chat-template.ts";
 import { ByteKey, type ByteSpan, ByteTree } from "../prompt/byte-tree.ts";
@@ -170,7 +170,7 @@ function bodyChat(body: JsonBody, dialect: ChatDialect): BodyChat | undefined {
     key,
     termBytes,
     termSize: terms.reduce((sum, { node }) => sum + (body.after(node) - node) * valueBytes, termBytes),
-    termFields: () => Object.fromEntries(terms.map(({ name, node }) => [name, body.valueAt(node)])),
+    termFields: () => Object.fromEntries(terms.map(({ name, node }) => [name, exactValue(body, node)])),
     messageAt: (index) => body.valueAt(messages[index]!),
     lengthTo: (count) => ends[count - 1]!,
     messagesWithin: (bytes) => {

@@ -77,10 +77,11 @@ function readValue(reader: Reader, depth: number): Value {
   return readNumber(reader);
 }
 
-function readObject(reader: Reader, depth: number): Map<Value, Value> {
-  const object = new Map<Value, Value>();
+/** A plain object, unless it has keys that JavaScript would move to the front. */
+function readObject(reader: Reader, depth: number): Dict {
+  const object = new Map<string, Value>();
   reader.position++;
-  if (take(reader, "}")) return object;
+  if (take(reader, "}")) return {};
   do {
     skipSpace(reader);
     const key = readString(reader);
@@ -88,7 +89,7 @@ function readObject(reader: Reader, depth: number): Map<Value, Value> {
     object.set(key, readValue(reader, depth + 1));
   } while (take(reader, ","));
   expect(reader, "}");
-  return object;
+  return [...object.keys()].some((key) => /^\d+$/.test(key)) ? object : Object.fromEntries(object);
 }
 
 function readArray(reader: Reader, depth: number): Value[] {

@@ -335,6 +335,29 @@ function wasKnown(rig: Rig, text: string): boolean {
   return rig.resumed() > before;
 }
 
+test("schemas of tools are rendered as they are written, at first and when the chat goes on", () => {
+  const { remembered, resumed } = rigOf(
+    "{{ tools | tojson }}{{ n }}{% for m in messages %}<|im_start|>{{ m.content }}<|im_end|>{% endfor %}",
+  );
+  const parameters = '{"10": {"default": 1.0, "maximum": 1e5}, "9": 12345678901234567890}';
+  const bodyWith = (messages: readonly string[]): JsonBody =>
+    bodyOf(
+      `{"messages":${JSON.stringify(messages.map((content) => ({ role: "user", content })))},` +
+        `"chat_template_kwargs":{"n":2.0},"tools":[{"type":"function","function":{"name":"f","parameters":${parameters}}}]}`,
+    );
+  const head =
+    '[{"type": "function", "function": {"name": "f", "description": null, "parameters": ' +
+    '{"10": {"default": 1.0, "maximum": 100000.0}, "9": 12345678901234567890}}}]2.0';
+  const blocksOf = (texts: readonly string[]): PromptBlocks => {
+    const text = head + texts.map((content) => `<|im_start|>${content}<|im_end|>`).join("");
+    return builder.append(noBlocks, [Uint32Array.from(tokenizer.encode(text, { addSpecialTokens: false }))]);
+  };
+  for (const texts of [["Hello there"], ["Hello there", "And", "now?"]]) {
+    expect(remembered(bodyWith(texts))?.contents).toEqual(blocksOf(texts).contents);
+  }
+  expect(resumed()).toBe(1);
+});
+
 describe("a chat's beginning", () => {
   const [first, second, third] = [message(filler), message(`2 ${filler}`, "assistant"), message(`3 ${filler}`)];
 

@@ -1,3 +1,4 @@
+import { type JsonBody, scanBody } from "@espalier/core";
 import { describe, expect, test } from "vitest";
 import { type MessagesRules, messagesChat, responsesChat } from "../../src/chat/api-chats.ts";
 import { createChatRenderer } from "../../src/chat/chat-renderer.ts";
@@ -107,6 +108,26 @@ describe("the chat that vLLM makes of POST /v1/messages", () => {
 });
 
 describe("what a template takes of messages", () => {
+  test("has numbers of schemas as they are written", () => {
+    const files = {
+      config: { chat_template: "{{ tools | tojson }}" },
+      chatTemplate: undefined,
+      additionalTemplates: {},
+    };
+    const renderer = createChatRenderer(files, goldenClock);
+    const body = scanBody(
+      Buffer.from(
+        '{"messages":[{"role":"user","content":"Hi"}],"tools":[{"name":"f","input_schema":{"default":1.0}}]}',
+      ),
+      64,
+    ) as JsonBody;
+    const chat = renderer.asChat({ endpoint: "messages", fields: body.fields, body })!;
+    expect(renderer.render(chat).text).toContain('"default": 1.0');
+    const tools = Buffer.from('{"messages":[],"tools":[{"function":{"name":"f","parameters":{"default":1.0}}}]}');
+    const whole = scanBody(tools, 64) as JsonBody;
+    expect(renderer.render({ endpoint: "chat", fields: whole.fields, body: whole }).text).toContain('{"default": 1.0}');
+  });
+
   test.each([
     ["{% for m in messages %}{{ m.content }}{% endfor %}", "none? Hi late"],
     [

@@ -107,7 +107,7 @@ describe("reading", () => {
     ["NaN", Number.NaN],
     ["[-Infinity, Infinity]", [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY]],
     ["1e999", Number.POSITIVE_INFINITY],
-    [' {"a" : 1.0 , "a" : [ ] } ', new Map<string, unknown>([["a", []]])],
+    [' {"a" : 1.0 , "a" : [ ] } ', { a: [] }],
     [
       '{"10": 1, "2": 2}',
       new Map([
@@ -116,8 +116,8 @@ describe("reading", () => {
       ]),
     ],
     ['"1.0\\u00e9\\n\\""', '1.0é\n"'],
-    ["[1.0,{}]", [new PyFloat(1), new Map()]],
-    ['[{"__proto__": 1.0}]', [new Map([["__proto__", new PyFloat(1)]])]],
+    ["[1.0,{}]", [new PyFloat(1), {}]],
+    ['[{"__proto__": 1.0}]', [Object.fromEntries([["__proto__", new PyFloat(1)]])]],
   ])("%s", (text, expected) => {
     expect(readJson(text)).toEqual({ value: expected });
   });

@@ -40,7 +40,7 @@ test("a table has a line for each row, its columns aligned, and a dash for what 
       "p90 (s)",
       "p99 (s)",
     ],
-    ...["itl mean (ms)", "tokens/s out", "cached (%)", "followup (%)", "load cov"],
+    ...["itl mean (ms)", "tpot p99 (ms)", "goodput (%)", "tokens/s out", "cached (%)", "followup (%)", "load cov"],
   ]);
   const cells = first.split(/ +/);
   expect(cells).toEqual([
@@ -56,13 +56,15 @@ test("a table has a line for each row, its columns aligned, and a dash for what 
       "0.500",
       "1.250",
       "12.3",
+      "-",
+      "-",
       "1235",
       "11.8",
       "50.0",
     ],
     "0.046",
   ]);
-  expect(second.split(/ +/)).toEqual(["consistent_hashing", "-", "-", "-", "3", "3", ...Array(9).fill("-")]);
+  expect(second.split(/ +/)).toEqual(["consistent_hashing", "-", "-", "-", "3", "3", ...Array(11).fill("-")]);
   for (const name of ["errors", "load cov"]) {
     const end = header.indexOf(name) + name.length;
     expect([first.slice(0, end).trimEnd().length, second.slice(0, end).trimEnd().length]).toEqual([end, end]);

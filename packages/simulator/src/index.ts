@@ -64,6 +64,7 @@ export {
   maxLineBytes,
   maxTraceRequests,
   mooncakeStepMs,
+  type Objectives,
   percentile,
   poissonArrivals,
   type ReplayRow,
@@ -79,5 +80,6 @@ export {
   toChatMessages,
   traceFormats,
   traceSessions,
+  usualObjectives,
   wordTokenIds,
 } from "./workload/index.ts";

@@ -10,6 +10,7 @@ import {
   traceSessions,
 } from "@espalier/simulator";
 import { type Command, Option } from "commander";
+import { readObjectives, sloOption } from "../cli/objectives.ts";
 import { collect, oneOf, readCount, readEndpointUrl, readName, readNumber, UsageError } from "../cli/read-flags.ts";
 import { createProgressBar, writeJson, writeNote, writeResult } from "../output.ts";
 import { maxLocalEngines, maxLocalRouters } from "../processes/local-fleet.ts";
@@ -43,6 +44,7 @@ export function registerReplay(program: Command): void {
       "of a claude-code trace: begin so many sessions per trace second, at random times (default: all at once)",
     )
     .option("--seed <n>", "of arrival jitter and invented text", "1")
+    .addOption(sloOption())
     .addOption(
       oneOf(
         new Option(
@@ -170,7 +172,7 @@ interface Measurement {
 }
 
 async function measure(
-  { speed, users, starts, apiKey, seed }: ReplayOptions,
+  { speed, users, starts, apiKey, seed, objectives }: ReplayOptions,
   requests: readonly PlannedRequest[],
   { urls, speed: engineSpeed, labels }: Measurement,
   signal: AbortSignal,
@@ -195,7 +197,7 @@ async function measure(
   bar.end();
   const failures = describeFailures(results);
   if (failures !== undefined) writeNote(failures);
-  return summarize(results, { ...labels, seed, speed: engineSpeed });
+  return summarize(results, { ...labels, seed, speed: engineSpeed, objectives });
 }
 
 /** The flags of `espalier replay` as they were written. */
@@ -218,6 +220,7 @@ export interface ReplayFlags {
   readonly sharing: string;
   readonly preset: string;
   readonly blocks?: string;
+  readonly slo?: string;
   readonly json?: boolean;
 }
 
@@ -259,6 +262,7 @@ export function readReplayOptions(flags: ReplayFlags) {
     routers: readCount(flags.routers, "--routers", maxLocalRouters),
     /** What several routers share: one run for each value. */
     sharing: readNames(flags.sharing, "--sharing", sharings),
+    objectives: flags.slo === undefined ? undefined : readObjectives(flags.slo),
     /** KV blocks per engine; undefined for the preset's. */
     blocks: optional(flags.blocks, "--blocks", maxBlocks),
   };

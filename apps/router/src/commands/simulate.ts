@@ -19,6 +19,7 @@ import {
   withGaps,
 } from "@espalier/simulator";
 import { type Command, Option } from "commander";
+import { sloOption } from "../cli/objectives.ts";
 import { oneOf, readName, UsageError } from "../cli/read-flags.ts";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { abortOnSignal } from "../signals.ts";
@@ -81,6 +82,7 @@ export function registerSimulate(program: Command): void {
         ["on", "off"],
       ),
     )
+    .addOption(sloOption())
     .optionsGroup("Compare:")
     .option("--policy <names>", `separated by commas, or all: ${simulatedPolicies.join(", ")}`)
     .option("--plugins <files>", "modules with policies of your own, separated by commas; --policy may name those too")

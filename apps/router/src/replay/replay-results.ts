@@ -20,6 +20,8 @@ const columns: readonly TableColumn<ReplayRow>[] = [
   seconds("p90 (s)", "ttft_p90_s"),
   seconds("p99 (s)", "ttft_p99_s"),
   { header: "itl mean (ms)", value: ({ itl_mean_s: itl }) => (itl === undefined ? undefined : itl * 1_000), digits: 1 },
+  { header: "tpot p99 (ms)", value: ({ tpot_p99_s: p99 }) => (p99 === undefined ? undefined : p99 * 1_000), digits: 1 },
+  { header: "goodput (%)", value: (row) => percentOf(row.goodput_share), digits: 1 },
   { header: "tokens/s out", value: (row) => row.output_tokens_per_s },
   { header: "cached (%)", value: (row) => percentOf(row.cached_share), digits: 1 },
   { header: "followup (%)", value: (row) => percentOf(row.followup_cached_share), digits: 1 },

@@ -11,6 +11,7 @@ import {
   type LinkModel,
   type LoadPoint,
   loadOverTime,
+  type Objectives,
   type QuantilePoint,
   type RunOptions,
   type Sharing,
@@ -36,6 +37,8 @@ interface JobOfFleet {
   readonly admission: boolean | undefined;
   /** One way between two routers; the usual delay when undefined. */
   readonly linkDelayMs: number | undefined;
+  /** The usual ones when undefined. */
+  readonly objectives: Objectives | undefined;
 }
 
 /** One run, in the form sent to a child process. */
@@ -101,7 +104,11 @@ async function measureRun(
   const options = runOptions(job, simulated, job.scale);
   const record = await simulate(options, systemClock.nowMs, onProgress);
   return {
-    row: createRow(record, { ...options, ...(job.load === undefined ? {} : { load: job.load }) }),
+    row: createRow(record, {
+      ...options,
+      objectives: job.objectives,
+      ...(job.load === undefined ? {} : { load: job.load }),
+    }),
     ttft: ttftQuantiles(record.results),
     load: loadOverTime(record),
     cached: cachedOverTime(record.results),

@@ -73,8 +73,8 @@ function kneeJob(selection: RunSelection, scenario: Scenario, fleet: FleetCase):
 }
 
 function base(selection: RunSelection, { variant, engines }: FleetCase, policy: string, seed: number) {
-  const { source, requests, durationS, admission } = selection;
-  return { source, variant: variant?.name, policy, engines, seed, requests, durationS, admission };
+  const { source, requests, durationS, admission, objectives } = selection;
+  return { source, variant: variant?.name, policy, engines, seed, requests, durationS, admission, objectives };
 }
 
 function fleetCases({ variants, routers, engines }: RunSelection, scenario: Scenario): readonly FleetCase[] {

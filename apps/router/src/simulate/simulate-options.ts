@@ -9,6 +9,7 @@ import {
   sharings,
   type TraceFormat,
 } from "@espalier/simulator";
+import { readObjectives } from "../cli/objectives.ts";
 import { readCount, readDurationMs, readName, readNumber, UsageError } from "../cli/read-flags.ts";
 import { reportPlan } from "./report-plan.ts";
 import { simulatedPolicies, worstCaseName } from "./simulated-scenario.ts";
@@ -31,6 +32,7 @@ export interface SimulateFlags {
   readonly users?: string;
   readonly whatIf?: string;
   readonly admission?: "on" | "off";
+  readonly slo?: string;
   readonly variant?: string;
   readonly requests?: string;
   readonly duration?: string;
@@ -200,6 +202,7 @@ export function readSelection(source: ScenarioSource, flags: SimulateFlags) {
     /** Users of a closed loop: one run for each number. */
     users: listOf(flags.users, (word) => readCount(word, "--users", maxSimulatedUsers)),
     admission: flags.admission === undefined ? undefined : flags.admission === "on",
+    objectives: flags.slo === undefined ? undefined : readObjectives(flags.slo),
     /** Undefined for the scenario itself, without a variant. */
     variants: flags.variant?.trim() === "all" ? ("all" as const) : listOf(flags.variant, (word) => word),
     requests: flags.requests === undefined ? undefined : readCount(flags.requests, "--requests", maxSimulatedRequests),

@@ -132,6 +132,7 @@ export function planWorstCase(
       scale: one.scale ?? variant?.scale ?? 1,
       users: undefined,
       linkDelayMs: undefined,
+      objectives: undefined,
     };
     return Array.from({ length: seeds }, (_, at) => at + 1).flatMap((seed) =>
       routers.flatMap((count) =>

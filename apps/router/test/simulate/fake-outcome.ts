@@ -19,6 +19,7 @@ export function jobOf(part: Partial<RunJob> = {}): RunJob {
     scale: 1,
     users: undefined,
     linkDelayMs: undefined,
+    objectives: undefined,
     ...part,
   };
 }

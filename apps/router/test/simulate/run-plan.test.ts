@@ -33,6 +33,7 @@ const selection: RunSelection = {
   kneePolicy: undefined,
   users: undefined,
   admission: undefined,
+  objectives: undefined,
   variants: undefined,
   requests: undefined,
   durationS: undefined,

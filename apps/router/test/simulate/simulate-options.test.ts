@@ -118,6 +118,14 @@ test("one wrong number among good ones is told", () => {
 });
 
 test.each([
+  [undefined, undefined],
+  ["ttft=500ms", { ttftS: 0.5, tpotS: 0.05 }],
+  ["tpot=30ms, ttft=1s", { ttftS: 1, tpotS: 0.03 }],
+] as const)("--slo %s: what is not named is the usual objective", (slo, objectives) => {
+  expect(read(slo === undefined ? {} : { slo }).selection.objectives).toEqual(objectives);
+});
+
+test.each([
   { text: "0.01", fits: true },
   { text: "3", fits: true },
   { text: "0.009", fits: false },
@@ -136,6 +144,8 @@ test.each([
     says: '--sharing: "redis" is not one of mesh, none, events-only, gossip-1s, oracle',
   },
   { flags: { links: "ideal" }, says: '--links: "ideal" is not one of real, delays' },
+  { flags: { slo: "ttft=2" }, says: '--slo: ttft must be a length of time such as 500ms, 30s or 2m, not "2"' },
+  { flags: { slo: "itl=2s" }, says: '--slo: "itl" is not one of ttft, tpot' },
   { flags: { linkDelay: "50" }, says: "--link-delay must be a length of time" },
   { flags: { linkDelay: "10s,11s" }, says: '--link-delay: at most 10s, not "11s"' },
   { flags: { duration: "60" }, says: "--duration must be a length of time" },

@@ -1,6 +1,6 @@
 import type { RunOptions, RunRecord } from "../run.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
-import { type ReplayRow, summarize } from "../workload/index.ts";
+import { type Objectives, type ReplayRow, summarize } from "../workload/index.ts";
 import { sendingSpan, toRequestResult } from "./results.ts";
 
 /** Upper bounds of the cached share in a run: see `createBoundsMeter`. */
@@ -67,6 +67,7 @@ export type RowOptions = Pick<
   "variant" | "policy" | "routers" | "engines" | "sharing" | "links" | "users" | "linkDelayMs" | "seed"
 > & {
   readonly scenario: Pick<Scenario, "name">;
+  readonly objectives?: Objectives | undefined;
   /** The run's share of the knee. */
   readonly load?: number;
 };
@@ -81,6 +82,7 @@ export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
   const summary = summarize(record.results.map(toRequestResult), {
     engines,
     speed: 1,
+    objectives: options.objectives,
     loadSamples: record.samples.filter(({ atMs }) => atMs <= toMs).map((sample) => sample.load),
   });
   const bounds = finite({

@@ -14,7 +14,15 @@ export {
   type TraceFormat,
   traceFormats,
 } from "./read-trace.ts";
-export { percentile, type ReplayRow, type RequestResult, type RunLabels, summarize } from "./summarize.ts";
+export {
+  type Objectives,
+  percentile,
+  type ReplayRow,
+  type RequestResult,
+  type RunLabels,
+  summarize,
+  usualObjectives,
+} from "./summarize.ts";
 export {
   blockText,
   createBlockTextCache,

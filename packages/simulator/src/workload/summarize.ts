@@ -40,11 +40,22 @@ export interface RunLabels {
   readonly seed?: number;
 }
 
+/** What an answer has to keep for its user: the first token within `ttftS`, and the others every `tpotS` on average. */
+export interface Objectives {
+  readonly ttftS: number;
+  readonly tpotS: number;
+}
+
+/** Those of an interactive chat. */
+export const usualObjectives: Objectives = { ttftS: 2, tpotS: 0.05 };
+
 export interface RunContext extends RunLabels {
   /** Seconds of the simulated engines per real second; 1 for real engines. */
   readonly speed: number;
   /** Running plus waiting requests of every engine, one entry per sample in time. */
   readonly loadSamples?: readonly ArrayLike<number>[];
+  /** `usualObjectives` by default. */
+  readonly objectives?: Objectives | undefined;
 }
 
 /** Times in seconds. */
@@ -55,11 +66,19 @@ interface LatencyFigures {
   readonly ttft_p95_s?: number;
   readonly ttft_p99_s?: number;
   readonly itl_mean_s?: number;
+  /** Time per output token after the first: of each request, its mean. */
+  readonly tpot_mean_s?: number;
+  readonly tpot_p50_s?: number;
+  readonly tpot_p90_s?: number;
+  readonly tpot_p95_s?: number;
+  readonly tpot_p99_s?: number;
   readonly e2e_mean_s?: number;
   readonly e2e_p50_s?: number;
   readonly e2e_p90_s?: number;
   readonly e2e_p95_s?: number;
   readonly e2e_p99_s?: number;
+  /** Share of all requests, failed ones included, whose answers kept the objectives. */
+  readonly goodput_share?: number;
 }
 
 /** The figures of one class. Rates are over the duration of the whole run. */
@@ -92,11 +111,12 @@ export interface ReplayRow extends RunLabels, LatencyFigures {
  * from its first request to its last end.
  */
 export function summarize(results: readonly RequestResult[], context: RunContext): ReplayRow {
-  const { speed, loadSamples, ...labels } = context;
+  const { speed, loadSamples, objectives = usualObjectives, ...labels } = context;
   const good = succeeded(results);
   const durationS = (spanMs(results) * speed) / 1_000;
   const measured = {
     ...latencyFigures(good, speed),
+    goodput_share: goodputShare(results, { speed, objectives }),
     output_tokens_per_s: ratio(
       sum(good, (result) => result.outputTokens),
       durationS,
@@ -120,14 +140,19 @@ export function summarize(results: readonly RequestResult[], context: RunContext
     ...present(measured),
     ...(classes.size === 0
       ? {}
-      : { by_class: Object.fromEntries([...classes].map(([name, of]) => [name, classRow(of, durationS, speed)])) }),
+      : {
+          by_class: Object.fromEntries(
+            [...classes].map(([name, of]) => [name, classRow(of, durationS, { speed, objectives })]),
+          ),
+        }),
   };
 }
 
-function classRow(results: readonly RequestResult[], durationS: number, speed: number): ClassRow {
+function classRow(results: readonly RequestResult[], durationS: number, measure: Measure): ClassRow {
   const good = succeeded(results);
   const measured = {
-    ...latencyFigures(good, speed),
+    ...latencyFigures(good, measure.speed),
+    goodput_share: goodputShare(results, measure),
     output_tokens_per_s: ratio(
       sum(good, (result) => result.outputTokens),
       durationS,
@@ -136,6 +161,24 @@ function classRow(results: readonly RequestResult[], durationS: number, speed: n
     cached_share: cachedShare(good),
   };
   return { requests: results.length, errors: results.length - good.length, ...present(measured) };
+}
+
+interface Measure {
+  readonly speed: number;
+  readonly objectives: Objectives;
+}
+
+/** Real milliseconds; NaN for an answer of one token. */
+const tpotMs = ({ firstTokenMs, endMs, outputTokens }: RequestResult): number =>
+  outputTokens > 1 ? (endMs - firstTokenMs) / (outputTokens - 1) : Number.NaN;
+
+function goodputShare(results: readonly RequestResult[], { speed, objectives }: Measure): number {
+  const [ttftMs, mostTpotMs] = [objectives.ttftS, objectives.tpotS].map((seconds) => (1_000 * seconds) / speed);
+  const kept = results.filter(
+    (result) =>
+      result.error === undefined && result.firstTokenMs - result.startMs <= ttftMs! && !(tpotMs(result) > mostTpotMs!),
+  );
+  return ratio(kept.length, results.length);
 }
 
 function groupByClass(results: readonly RequestResult[]): Map<string, RequestResult[]> {
@@ -168,6 +211,7 @@ function latencyFigures(good: readonly RequestResult[], speed: number): Record<s
       sum(good, (result) => seconds(result.itlSumMs)),
       sum(good, (result) => result.itlCount),
     ),
+    ...latencies("tpot", good, (result) => seconds(tpotMs(result))),
     ...latencies("e2e", good, (result) => seconds(result.endMs - result.startMs)),
   };
 }
@@ -183,7 +227,7 @@ function spanMs(results: readonly RequestResult[]): number {
 }
 
 function latencies(
-  name: "ttft" | "e2e",
+  name: "ttft" | "tpot" | "e2e",
   results: readonly RequestResult[],
   measure: (result: RequestResult) => number,
 ): Readonly<Record<string, number>> {

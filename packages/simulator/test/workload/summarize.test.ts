@@ -83,6 +83,12 @@ test("a worked example, with the keys that readers of the rows rely on", () => {
     ttft_p95_s: expect.closeTo(0.58),
     ttft_p99_s: expect.closeTo(0.596),
     itl_mean_s: expect.closeTo(4.4 / 30),
+    tpot_mean_s: expect.closeTo(0.155),
+    tpot_p50_s: expect.closeTo(0.155),
+    tpot_p90_s: expect.closeTo(0.175),
+    tpot_p95_s: expect.closeTo(0.1775),
+    tpot_p99_s: expect.closeTo(0.1795),
+    goodput_share: expect.closeTo(1 / 3),
     e2e_mean_s: expect.closeTo(7 / 3),
     e2e_p50_s: expect.closeTo(2),
     e2e_p90_s: expect.closeTo(2.8),
@@ -125,10 +131,35 @@ describe("errors", () => {
       requests: 1,
       errors: 1,
       duration_s: 2,
+      goodput_share: 0,
       output_tokens_per_s: 0,
       total_tokens_per_s: 0,
       requests_per_s: 0,
     });
+  });
+});
+
+describe("goodput is the share of all requests", () => {
+  const answer = { startMs: 0, firstTokenMs: 2_000, endMs: 2_500, outputTokens: 11 };
+  const share = (objectives = {}, ...results: readonly Partial<RequestResult>[]) =>
+    row(results, { objectives: { ttftS: 2, tpotS: 0.05, ...objectives } }).goodput_share;
+
+  test.each([
+    ["whose first token came in time, and the others as often, to the millisecond", {}, answer, 1],
+    ["and not of those whose first token came later", { ttftS: 1.999 }, answer, 0],
+    ["nor of those whose other tokens came less often", { tpotS: 0.0499 }, answer, 0],
+    ["of one token, for which only its time counts", { tpotS: 0 }, { ...answer, outputTokens: 1 }, 1],
+    ["nor of those that failed", {}, { ...answer, error: "engine_error" }, 0],
+  ] as const)("%s", (_, objectives, result, expected) => {
+    expect(share(objectives, result)).toBe(expected);
+  });
+
+  test("of those of a class, too", () => {
+    const { by_class } = row([
+      { ...answer, className: "chat" },
+      { ...answer, firstTokenMs: 2_100, className: "chat" },
+    ]);
+    expect(by_class?.chat?.goodput_share).toBe(0.5);
   });
 });
 

@@ -112,7 +112,7 @@ function privateConfig(config: CompiledConfig, urls: readonly string[]): Compile
     enginesFile: undefined,
     discovery: { ...discovery, dns: [], services: [], pods: [], inferencePools: [] },
     pools: [],
-    models: { aliases: {}, splits: {}, adapters: {}, maxLoaded: config.models.maxLoaded },
+    models: { aliases: {}, splits: {}, adapters: {}, maxLoadedAdapters: config.models.maxLoadedAdapters },
     tokenizers: [],
     kvEvents: { mode: "off", listen: undefined, maxReplays: 1 },
     kvPools: [],

@@ -41,7 +41,7 @@ function rig(names: readonly string[] = ["sql", "law"], maxLoaded = 1_000) {
         });
       });
     },
-    ...{ clock, logger, meter, use, maxLoaded },
+    ...{ clock, logger, meter, use, maxLoadedAdapters: maxLoaded },
   });
   /** Path and name of every call. */
   const calls = (): string[] =>

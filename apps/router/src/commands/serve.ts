@@ -208,7 +208,7 @@ function pickerNote(picker: Router["picker"]): string {
 }
 
 function dashboardPage({ admin }: CompiledConfig, isDemo: boolean): DashboardPage | undefined {
-  if (!admin.hasDashboard) return undefined;
+  if (!admin.dashboard) return undefined;
   return { files: dashboardFiles(), ...(isDemo ? { killCommand: `kill -9 ${process.pid}` } : {}) };
 }
 

@@ -25,7 +25,7 @@ interface AdapterLoaderOptions {
   /** Adapters by name. */
   readonly adapters: Readonly<Record<string, { readonly path: string }>>;
   /** Most configured adapters that an engine has loaded at once. */
-  readonly maxLoaded: number;
+  readonly maxLoadedAdapters: number;
   readonly use: AdapterUse;
   readonly fleet: Pick<Fleet, "onChange">;
   readonly http: HttpClient;
@@ -152,7 +152,7 @@ export class AdapterLoader {
   }
 
   #isFull(job: LoadJob, adapter: string): boolean {
-    return this.#present(job).filter((name) => name !== adapter).length >= this.#options.maxLoaded;
+    return this.#present(job).filter((name) => name !== adapter).length >= this.#options.maxLoadedAdapters;
   }
 
   /** @returns false when no adapter could be unloaded */

@@ -157,7 +157,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
         document: overview.document.name,
         killCommand: page?.killCommand ?? null,
       }),
-      files: config.admin.hasDashboard ? page?.files : undefined,
+      files: config.admin.dashboard ? page?.files : undefined,
       origins: () => peers.origins(),
     },
     serveDocuments(server) {
@@ -172,7 +172,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     },
     async start() {
       ownAdmin = adminOrigin(config, options.adminUrl());
-      if (mesh && page && config.admin.hasDashboard && isWorthAnnouncing(config, ownAdmin, mesh.address)) {
+      if (mesh && page && config.admin.dashboard && isWorthAnnouncing(config, ownAdmin, mesh.address)) {
         peers.announce(ownAdmin);
       }
     },

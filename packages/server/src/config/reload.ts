@@ -112,7 +112,7 @@ export function changedPaths(before: CompiledConfig, after: CompiledConfig): rea
 
 /** The running configuration with the reloadable settings of the loaded one. */
 export function applyReload(running: CompiledConfig, loaded: CompiledConfig): CompiledConfig {
-  const { engines, discovery, policy, pools, apiKeys, corsOrigins, sessionKey, injectUsage, drain, warnings } = loaded;
+  const { engines, discovery, policy, pools, apiKeys, cors, sessionKey, injectUsage, drain, warnings } = loaded;
   const { maxNesting, maxConcurrentRequests, maxBodyBytesInFlight, maxConnections } = loaded.limits;
   const { maxEventLoopDelayMs, maxHeapShare, maxMeshBufferBytes } = loaded.limits;
   const { aliases, splits } = loaded.models;
@@ -120,7 +120,7 @@ export function applyReload(running: CompiledConfig, loaded: CompiledConfig): Co
   const { secret, acceptedSecrets } = takes("mesh.secret") ? loaded.mesh : running.mesh;
   return {
     ...running,
-    ...{ engines, discovery, policy, pools, apiKeys, corsOrigins, sessionKey, injectUsage, drain, warnings },
+    ...{ engines, discovery, policy, pools, apiKeys, cors, sessionKey, injectUsage, drain, warnings },
     isFileBlank: loaded.isFileBlank,
     limits: {
       ...running.limits,

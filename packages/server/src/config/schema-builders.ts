@@ -1,4 +1,4 @@
-import { type TProperties, type TSchema, Type } from "typebox";
+import { type TProperties, type TSchema, type TUnsafe, Type } from "typebox";
 import { durationPattern, formatDuration, formatSize, parseDuration, parseSize, sizePattern } from "./units.ts";
 
 /** A schema in the form in which code walks it. */
@@ -197,8 +197,13 @@ export function number(options: RangeOptions<number>) {
   return Type.Unsafe<number>({ type: "number", ...options, espalier: { kind: "number", expected } });
 }
 
+/** A number whose kind gives it a unit, which its name in code has too. */
+interface Measured<Kind extends LeafKind> extends TUnsafe<number> {
+  espalier: LeafNotes & { readonly kind: Kind };
+}
+
 /** A duration, read as milliseconds. Bounds and default are given as text, such as `2s`. Only 0 needs no unit. */
-export function duration({ minimum, maximum, ...options }: RangeOptions<string>) {
+export function duration({ minimum, maximum, ...options }: RangeOptions<string>): Measured<"duration"> {
   const range: Range = { minimum: parseDuration(minimum) ?? 0, maximum: parseDuration(maximum) ?? 0 };
   const expected = `a duration from ${formatDuration(range.minimum)} to ${formatDuration(range.maximum)}`;
   const written = { type: "string", pattern: durationPattern };
@@ -206,11 +211,11 @@ export function duration({ minimum, maximum, ...options }: RangeOptions<string>)
     ...(range.minimum === 0 ? { anyOf: [written, { const: 0 }] } : written),
     ...options,
     espalier: { kind: "duration", expected, range },
-  });
+  }) as Measured<"duration">;
 }
 
 /** A size, read as bytes. Bounds and default are given as text, such as `32KiB`. */
-export function size({ minimum, maximum, ...options }: RangeOptions<string>) {
+export function size({ minimum, maximum, ...options }: RangeOptions<string>): Measured<"size"> {
   const bounds = { minimum: parseSize(minimum) ?? 0, maximum: parseSize(maximum) ?? 0 };
   const range = `${formatSize(bounds.minimum)} to ${formatSize(bounds.maximum)}`;
   return Type.Unsafe<number>({
@@ -220,7 +225,7 @@ export function size({ minimum, maximum, ...options }: RangeOptions<string>) {
     ],
     ...options,
     espalier: { kind: "size", expected: `a size from ${range}` },
-  });
+  }) as Measured<"size">;
 }
 
 /** The aliases of a key of a section. */

@@ -15,7 +15,7 @@ import type { GatewayResponse } from "./gateway-response.ts";
 export interface PickerSettings {
   /** Engines named after the chosen one. */
   readonly fallbacks: number;
-  readonly showsScores: boolean;
+  readonly scores: boolean;
 }
 
 /** One request of a gateway, as its run needs it. */
@@ -163,7 +163,7 @@ export class PickedRun extends RequestRun {
     if (head.headers["x-request-id"] !== requestId) setHeaders.push("x-request-id", requestId);
     const pieces = piecesOf(body);
     const isBodyChanged = received !== undefined && (pieces.length !== 1 || pieces[0] !== received);
-    const scores = this.#parts.settings.showsScores ? this.#scores() : undefined;
+    const scores = this.#parts.settings.scores ? this.#scores() : undefined;
     const removed = removeHeaders.filter((name) => !isNamed(setHeaders, name));
     routed();
     exchange.route({ destinations, scores, setHeaders, removeHeaders: removed, body: pieces, isBodyChanged });

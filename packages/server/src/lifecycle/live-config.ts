@@ -161,7 +161,7 @@ export function createModelRouter(options: ModelRouterOptions, random: Random): 
 function dataPlaneSettings(config: CompiledConfig): DataPlaneSettings {
   return {
     apiKeys: config.apiKeys,
-    corsOrigins: config.corsOrigins,
+    corsOrigins: config.cors.origins,
     sessionKeyLadder: config.sessionKey,
     maxNesting: config.limits.maxNesting,
     maxConcurrentRequests: config.limits.maxConcurrentRequests,

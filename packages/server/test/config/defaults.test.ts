@@ -21,7 +21,7 @@ test("without any source the configuration is complete", () => {
     listen: { host: "127.0.0.1", port: 8080, tls: undefined },
     processes: 1,
     warmUpMs: 0,
-    admin: { host: "127.0.0.1", port: 9090, advertise: undefined, keySha256: undefined, hasDashboard: true },
+    admin: { host: "127.0.0.1", port: 9090, advertise: undefined, keySha256: undefined, dashboard: true },
     endpointPicker: undefined,
     apiKeys: [],
     engines: [],
@@ -68,7 +68,7 @@ test("without any source the configuration is complete", () => {
     },
     plugins: [],
     disaggregation: { fixedTokens: undefined, minTokens: 2_048, maxTokens: 131_072, appliesRoleBalance: false },
-    models: { adapters: {}, maxLoaded: 128, aliases: {}, splits: {} },
+    models: { adapters: {}, maxLoadedAdapters: 128, aliases: {}, splits: {} },
     tokenizers: [],
     tokenize: { budgetMs: 50, threads: 1, cacheBytes: 64 * 1024 ** 2 },
     prefix: { blockSize: 16, seed: "espalier-fleet", placementTtlMs: 600_000, placementTokens: 524_288 },
@@ -91,7 +91,7 @@ test("without any source the configuration is complete", () => {
       joinGraceMs: 3_000,
     },
     tracing: { endpoint: undefined, headers: {}, serviceName: "espalier-router", sampleShare: 0.01 },
-    corsOrigins: [],
+    cors: { origins: [] },
     forwardPaths: [],
     injectUsage: true,
     trustTransferFields: false,
@@ -220,7 +220,7 @@ test("every key of the file has its place in the compiled form", () => {
   const config = load(everything);
   expect(config).toMatchObject({
     listen: { host: "0.0.0.0", port: 8443, tls: { certFile: "/c.pem", keyFile: "/k.pem", caFile: "/ca.pem" } },
-    admin: { host: "10.0.0.1", port: 9443, advertise: "https://admin.example", hasDashboard: false },
+    admin: { host: "10.0.0.1", port: 9443, advertise: "https://admin.example", dashboard: false },
     enginesFile: "/etc/engines.yaml",
     engineTls: { caFile: "/ca", certFile: "/c", keyFile: "/k", verify: false },
     policy: { name: "consistent_hashing", options: { "load-factor": 1.5, "points-per-weight": 64 } },
@@ -250,7 +250,7 @@ test("every key of the file has its place in the compiled form", () => {
     disaggregation: { fixedTokens: 4_096, minTokens: 1_024, maxTokens: 8_192, appliesRoleBalance: true },
     models: {
       adapters: { sql: { model: "llama-70b", path: "/adapters/sql" } },
-      maxLoaded: 9,
+      maxLoadedAdapters: 9,
       aliases: { "gpt-4": "llama-70b" },
       splits: {
         mine: [
@@ -287,7 +287,7 @@ test("every key of the file has its place in the compiled form", () => {
       joinGraceMs: 5_000,
     },
     tracing: { endpoint: "https://c:4318/x", serviceName: "s", sampleShare: 0.5 },
-    corsOrigins: ["https://chat.example.com", "http://localhost:3000"],
+    cors: { origins: ["https://chat.example.com", "http://localhost:3000"] },
     forwardPaths: ["/v1/audio/*"],
     injectUsage: false,
     trustTransferFields: true,

@@ -1,0 +1,57 @@
+import type { Static, TSchema } from "typebox";
+import { type LeafKind, shapeOf } from "./schema-builders.ts";
+
+/**
+ * The settings of a schema in the form that code reads: `first-byte`, a duration, is `firstByteMs`, and what may be absent is
+ * `undefined`. `settingsOf` makes it.
+ */
+export type SettingsOf<Schema> = Schema extends { readonly properties: infer Properties }
+  ? { readonly [Key in keyof Properties & string as NameOf<Key, Properties[Key]>]: Possible<Properties[Key]> }
+  : Schema extends { readonly items: infer Item }
+    ? readonly SettingsOf<Item>[]
+    : Schema extends { readonly patternProperties: Readonly<Record<string, infer Value>> }
+      ? Readonly<Record<string, SettingsOf<Value>>>
+      : Schema extends { "~unsafe": infer Value }
+        ? Value
+        : never;
+
+type Possible<Schema> = SettingsOf<Schema> | (Schema extends { "~optional": true } ? undefined : never);
+
+const units = { duration: "Ms", size: "Bytes" } as const;
+
+type Units = typeof units;
+type NameOf<Key extends string, Schema> = WithUnit<CamelCase<Key>, UnitOf<Schema>>;
+type UnitOf<Schema> = Schema extends { espalier: { kind: infer Kind extends keyof Units } } ? Units[Kind] : "";
+/** `max-body-bytes-in-flight` names its unit itself. */
+type WithUnit<Name extends string, Unit extends string> = Name extends `${string}${Unit}${string}`
+  ? Name
+  : `${Name}${Unit}`;
+type CamelCase<Key extends string> = Key extends `${infer First}-${infer Rest}`
+  ? `${First}${Capitalize<CamelCase<Rest>>}`
+  : Key;
+
+/** Renames the keys of a checked tree as `SettingsOf` says. */
+export function settingsOf<Schema extends TSchema>(schema: Schema, tree: Static<Schema>): SettingsOf<Schema> {
+  return renamed(schema, tree) as SettingsOf<Schema>;
+}
+
+function renamed(schema: TSchema, tree: unknown): unknown {
+  const shape = shapeOf(schema);
+  if (tree === undefined || shape.form === "leaf") return tree;
+  if (shape.form === "list") return (tree as readonly unknown[]).map((item) => renamed(shape.items, item));
+  const values = tree as Readonly<Record<string, unknown>>;
+  const entries =
+    shape.form === "map"
+      ? Object.entries(values).map(([name, value]) => [name, renamed(shape.values, value)])
+      : Object.entries(shape.properties).map(([key, of]) => [nameOf(key, of), renamed(of, values[key])]);
+  return Object.fromEntries(entries);
+}
+
+function nameOf(key: string, schema: TSchema): string {
+  const name = key.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+  const shape = shapeOf(schema);
+  const unit = shape.form === "leaf" ? unitOf(shape.notes.kind) : "";
+  return name.includes(unit) ? name : `${name}${unit}`;
+}
+
+const unitOf = (kind: LeafKind): string => (kind === "duration" || kind === "size" ? units[kind] : "");

@@ -1,0 +1,60 @@
+import { Type } from "typebox";
+import { expect, expectTypeOf, test, vi } from "vitest";
+import { configJsonSchema, flagCatalogue, loadConfig, renderConfigurationDocs } from "../../src/config/index.ts";
+import { duration, filePath, flag, integer, list, map, section, size } from "../../src/config/schema-builders.ts";
+import { type SettingsOf, settingsOf } from "../../src/config/settings-of.ts";
+
+const range = { description: "Something.", minimum: 0, maximum: 9 };
+const time = { description: "A time.", minimum: "0s", maximum: "1h" };
+const bytes = { description: "A size.", minimum: "1B", maximum: "1MiB" };
+const grown = section("Of a test.", {
+  "first-byte": duration(time),
+  answer: Type.Optional(duration(time)),
+  "max-body-bytes-in-flight": size(bytes),
+  cache: size(bytes),
+  verify: flag({ description: "Whether." }),
+  tls: Type.Optional(section("Files.", { "ca-file": Type.Optional(filePath("A file.")) })),
+  rules: list(section("A rule.", { "at-most": duration(time) }), { description: "Rules.", maxItems: 9 }),
+  shares: map(section("A share.", { "per-user": integer(range) }), { description: "Shares.", maxProperties: 9 }),
+});
+
+test("a setting has its key in camel case and its unit as its name in code, unless the key names the unit", () => {
+  expectTypeOf<SettingsOf<typeof grown>>().toEqualTypeOf<{
+    readonly firstByteMs: number;
+    readonly answerMs: number | undefined;
+    readonly maxBodyBytesInFlight: number;
+    readonly cacheBytes: number;
+    readonly verify: boolean;
+    readonly tls: { readonly caFile: string | undefined } | undefined;
+    readonly rules: readonly { readonly atMostMs: number }[];
+    readonly shares: Readonly<Record<string, { readonly perUser: number }>>;
+  }>();
+  const tree = {
+    ...{ "first-byte": 5, "max-body-bytes-in-flight": 1_024, cache: 2_048, verify: true },
+    ...{ tls: {}, rules: [{ "at-most": 7 }], shares: { "some-name": { "per-user": 3 } } },
+  };
+  expect(settingsOf(grown, tree)).toStrictEqual({
+    ...{ firstByteMs: 5, answerMs: undefined, maxBodyBytesInFlight: 1_024, cacheBytes: 2_048, verify: true },
+    ...{ tls: { caFile: undefined }, rules: [{ atMostMs: 7 }], shares: { "some-name": { perUser: 3 } } },
+  });
+});
+
+vi.mock("../../src/config/sections/listeners.ts", async (original) => {
+  const [listeners, builders] = [await original<object>(), await import("../../src/config/schema-builders.ts")];
+  const options = { description: "A setting of a test.", default: "3s", minimum: "1s", maximum: "1h" };
+  return { ...listeners, drain: builders.section("Drain.", { "new-pause": builders.duration(options) }) };
+});
+
+test("a new value in a section of the schema is a key, a name in code, a flag, a variable, a row and a JSON Schema", () => {
+  const flags = flagCatalogue.filter(({ path }) => path.startsWith("drain."));
+  expect(flags.map(({ flag: name, default: standard }) => [name, standard])).toEqual([["--drain-new-pause", "3s"]]);
+  expect(renderConfigurationDocs()).toContain(
+    "| `drain.new-pause` | a duration from 1s to 1h | `3s` | `ESPALIER_DRAIN_NEW_PAUSE` | `--drain-new-pause` |",
+  );
+  expect(configJsonSchema).toHaveProperty("properties.drain.properties.new-pause.description", "A setting of a test.");
+  const file = { path: "espalier.yaml", text: "drain: { new-pause: 4s }" };
+  expect(loadConfig({}).drain).toEqual({ newPauseMs: 3_000 });
+  expect(loadConfig({ file }).drain).toEqual({ newPauseMs: 4_000 });
+  expect(loadConfig({ file, env: { ESPALIER_DRAIN_NEW_PAUSE: "5s" } }).drain).toEqual({ newPauseMs: 5_000 });
+  expect(loadConfig({ flags: { "--drain-new-pause": "6s" } }).drain).toEqual({ newPauseMs: 6_000 });
+});

@@ -1,6 +1,6 @@
 import type { Answer, LoadRequest } from "@espalier/simulator";
 import { createVirtualTime } from "@espalier/testing";
-import type { TwoTurnPorts } from "../src/suites/two-turn-run.ts";
+import type { TwoTurnPorts } from "../src/turns/run-two-turns.ts";
 
 /** A request as a fake router saw it. */
 export interface SentRequest {

@@ -3,9 +3,9 @@ import { createLoadClient } from "@espalier/simulator";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test, vi } from "vitest";
 import { type DataPathOptions, measureDataPath } from "../src/data-path/measure-data-path.ts";
 import { measureTurns, type TurnSizes } from "../src/peers/measure-turns.ts";
-import { peersParams, peersPlan } from "../src/peers/peers-plan.ts";
-import { peersReport } from "../src/peers/peers-report.ts";
 import { ownMeshProduct } from "../src/peers/turn-fleets.ts";
+import { peersParams, peersPlan } from "../src/suites/peers-plan.ts";
+import { peersReport } from "../src/suites/peers-report.ts";
 import { readParams } from "../src/support/params.ts";
 import { contenderAt, hasCompiler, type Stoppable, startAnswering, startSystemsInProcess, tinySizes } from "./rig.ts";
 

@@ -5,8 +5,8 @@ import {
   firstMessageTokens,
   laterMessageTokens,
   systemTokens,
-} from "../src/suites/two-turn-conversations.ts";
-import { runTurnsAround, runTwoTurns, summarizePairs, type TwoTurnOptions } from "../src/suites/two-turn-run.ts";
+} from "../src/turns/conversations.ts";
+import { runTurnsAround, runTwoTurns, summarizePairs, type TwoTurnOptions } from "../src/turns/run-two-turns.ts";
 import { createFakeRouters, type FakeRouters } from "./fake-routers.ts";
 
 interface ChatBody {

@@ -7,9 +7,9 @@ import {
   twoTurnSuite,
   twoTurnTable,
 } from "../src/suites/two-turn.ts";
-import type { TwoTurnRun } from "../src/suites/two-turn-measure.ts";
 import { readParams } from "../src/support/params.ts";
 import { UsageError } from "../src/support/usage-error.ts";
+import type { TwoTurnRun } from "../src/turns/measure-two-turns.ts";
 
 function planOf(args: readonly string[]) {
   const values = readParams(twoTurnParams, args);

@@ -1,11 +1,11 @@
 import { systemClock, systemScheduler } from "@espalier/core";
 import { createLoadClient } from "@espalier/simulator";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { createConversations } from "../src/suites/two-turn-conversations.ts";
-import { measureTwoTurns, type TwoTurnSizes } from "../src/suites/two-turn-measure.ts";
-import { runTwoTurns } from "../src/suites/two-turn-run.ts";
 import { type MeshFleet, type MeshFleetOptions, startMeshFleet } from "../src/support/mesh-fleet.ts";
 import { startRedisServer } from "../src/support/redis-server.ts";
+import { createConversations } from "../src/turns/conversations.ts";
+import { measureTwoTurns, type TwoTurnSizes } from "../src/turns/measure-two-turns.ts";
+import { runTwoTurns } from "../src/turns/run-two-turns.ts";
 
 // Fleets are processes of what has been built; here they run from the sources, in this process.
 vi.mock(import("espalier"), async (original) => {

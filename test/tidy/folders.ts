@@ -6,7 +6,6 @@ import { type Tree, violation } from "./tree.ts";
  * shrinks: by package, `from -> to`.
  */
 const upward: Readonly<Record<string, readonly string[]>> = {
-  bench: ["data-path -> peers", "peers -> suites", "pickers -> suites"],
   "packages/server": [
     "data-plane -> overflow",
     "lifecycle -> mesh",

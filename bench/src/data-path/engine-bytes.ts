@@ -1,4 +1,4 @@
-import { servedModel } from "./prepared-request.ts";
+import { benchModel } from "../support/bench-model.ts";
 
 const server = "date: Thu, 01 Jan 2026 00:00:00 GMT\r\nserver: uvicorn\r\n";
 const id = "chatcmpl-0a1b2c3d4e5f60718293a4b5c6d7e8f9";
@@ -20,7 +20,7 @@ export const chatAnswer: Buffer = sizedAnswer(
     id,
     object: "chat.completion",
     created,
-    model: servedModel,
+    model: benchModel,
     choices: [
       {
         index: 0,
@@ -53,17 +53,17 @@ export const modelsAnswer: Buffer = sizedAnswer(
   "application/json",
   JSON.stringify({
     object: "list",
-    data: [{ id: servedModel, object: "model", created, owned_by: "vllm", root: servedModel, max_model_len: 131_072 }],
+    data: [{ id: benchModel, object: "model", created, owned_by: "vllm", root: benchModel, max_model_len: 131_072 }],
   }),
 );
 
 /** The signals that routers read, from an idle engine. */
 export const engineMetrics = `# TYPE vllm:num_requests_running gauge
-vllm:num_requests_running{engine="0",model_name="${servedModel}"} 0
+vllm:num_requests_running{engine="0",model_name="${benchModel}"} 0
 # TYPE vllm:num_requests_waiting gauge
-vllm:num_requests_waiting{engine="0",model_name="${servedModel}"} 0
+vllm:num_requests_waiting{engine="0",model_name="${benchModel}"} 0
 # TYPE vllm:kv_cache_usage_perc gauge
-vllm:kv_cache_usage_perc{engine="0",model_name="${servedModel}"} 0
+vllm:kv_cache_usage_perc{engine="0",model_name="${benchModel}"} 0
 `;
 
 const streamHead = `HTTP/1.1 200 OK\r\n${server}content-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n`;
@@ -89,7 +89,7 @@ export function streamPieces(tokens: number, withUsage: boolean): readonly Buffe
   });
 }
 
-const chunkFields = { id, object: "chat.completion.chunk", created, model: servedModel };
+const chunkFields = { id, object: "chat.completion.chunk", created, model: benchModel };
 
 function deltaEvent(delta: object, finishReason: string | null): string {
   return dataEvent({

@@ -1,4 +1,5 @@
 import { blockText } from "@espalier/simulator";
+import { benchModel } from "../support/bench-model.ts";
 
 /**
  * How the engine should stream the answer. Absent means one JSON object. The shape is encoded in a field that every
@@ -34,7 +35,6 @@ export interface PreparedRequest {
 
 /** Precedes the stream's shape in the field `stop`, as in `stream 48,10`. */
 const streamMark = "stream ";
-export const servedModel = "bench-model";
 
 /** Digits of the number in a request. */
 export const serialDigits = 12;
@@ -78,7 +78,7 @@ function chatBody({ bodyBytes, messages, stream, lastMessageBytes, tools = 0 }: 
   if (contentBytes < wordsPerLine) throw new RangeError(`${messages} messages do not fit in ${bodyBytes} bytes`);
   const bodyWith = (padding: string): string =>
     JSON.stringify({
-      model: servedModel,
+      model: benchModel,
       ...functions,
       messages: Array.from({ length: messages }, (_, index) => ({
         role: index === 0 ? "system" : index % 2 === 1 ? "user" : "assistant",

@@ -1,7 +1,7 @@
 import { createLoadClient } from "@espalier/simulator";
-import { createConversations } from "../suites/two-turn-conversations.ts";
-import { runTwoTurns } from "../suites/two-turn-run.ts";
 import type { WaitPorts } from "../support/until.ts";
+import { createConversations } from "../turns/conversations.ts";
+import { runTwoTurns } from "../turns/run-two-turns.ts";
 import type { MeshProduct, TurnFleetOptions } from "./turn-fleets.ts";
 
 /** The size of the two-turn test. */

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { startChild } from "espalier";
-import { servedModel } from "../data-path/prepared-request.ts";
+import { benchModel } from "../support/bench-model.ts";
 import type { CorePlan } from "../support/cpu-pinning.ts";
 import { freePorts } from "../support/free-ports.ts";
 import { untilNothingMissing, type WaitPorts } from "../support/until.ts";
@@ -86,7 +86,7 @@ async function askSeveral(url: string, ports: WaitPorts): Promise<string | undef
 async function ask(url: string, { scheduler }: WaitPorts): Promise<string | undefined> {
   const late = new AbortController();
   const cancel = scheduler.after(askTimeoutMs, () => late.abort(new Error(`no answer within ${askTimeoutMs} ms`)));
-  const body = JSON.stringify({ model: servedModel, messages: [{ role: "user", content: "Hello" }], max_tokens: 1 });
+  const body = JSON.stringify({ model: benchModel, messages: [{ role: "user", content: "Hello" }], max_tokens: 1 });
   try {
     const response = await fetch(`${url}/v1/chat/completions`, {
       method: "POST",

@@ -1,9 +1,9 @@
 import { type Child, type EnginesListening, startLocalEngines } from "espalier";
-import { benchModel } from "../suites/two-turn-conversations.ts";
-import { enginePreset } from "../suites/two-turn-measure.ts";
+import { benchModel } from "../support/bench-model.ts";
 import { freePorts } from "../support/free-ports.ts";
 import { startMeshFleet } from "../support/mesh-fleet.ts";
 import { pauseFor, untilNothingMissing, type WaitPorts } from "../support/until.ts";
+import { enginePreset } from "../turns/measure-two-turns.ts";
 import type { InstalledPeer } from "./install-peer.ts";
 import { cacheAware, type PeerCommand, type PeerStart, smgArguments } from "./products.ts";
 import { type RunningPeer, startPeer } from "./start-peer.ts";

@@ -4,12 +4,13 @@ import { createFailoverClient } from "../failures/failover-client.ts";
 import { type RequestMix, runOpenLoad } from "../failures/open-load.ts";
 import { describeWrong, tally } from "../failures/tally.ts";
 import { cacheAware } from "../peers/products.ts";
-import { benchModel, createConversations } from "../suites/two-turn-conversations.ts";
-import { enginePreset } from "../suites/two-turn-measure.ts";
-import { runTwoTurns } from "../suites/two-turn-run.ts";
+import { benchModel } from "../support/bench-model.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { type MeshFleet, startMeshFleet } from "../support/mesh-fleet.ts";
 import { pauseFor, type WaitPorts } from "../support/until.ts";
+import { createConversations } from "../turns/conversations.ts";
+import { enginePreset } from "../turns/measure-two-turns.ts";
+import { runTwoTurns } from "../turns/run-two-turns.ts";
 
 /** The size of what is measured of several pickers. */
 export interface PickerFleetSizes {

@@ -15,13 +15,13 @@ import { installReleases } from "../data-path/node-releases.ts";
 import { hasWrk, wrkMissing } from "../data-path/wrk.ts";
 import { type InstalledPeer, installPeer } from "../peers/install-peer.ts";
 import { measureTurns, type TurnShare } from "../peers/measure-turns.ts";
-import { contenderNames, type PeersPlan, peersParams, peersPlan } from "../peers/peers-plan.ts";
-import { type NotHad, peersReport, peersTable } from "../peers/peers-report.ts";
 import { products } from "../peers/products.ts";
 import { type MeshProduct, ownMeshProduct, smgMeshProduct } from "../peers/turn-fleets.ts";
 import { type CorePlan, pinProcess, reserveCore } from "../support/cpu-pinning.ts";
 import { repeatRuns } from "../support/repeat-runs.ts";
 import { defineSuite, type Note } from "../support/suite.ts";
+import { contenderNames, type PeersPlan, peersParams, peersPlan } from "./peers-plan.ts";
+import { type NotHad, peersReport, peersTable } from "./peers-report.ts";
 
 /** What a part of the suite may use. */
 interface Machine {

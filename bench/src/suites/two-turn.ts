@@ -3,7 +3,7 @@ import { formatTable } from "@espalier/simulator";
 import { type ParamValues, quick, runs, whole } from "../support/params.ts";
 import { repeatRuns } from "../support/repeat-runs.ts";
 import { defineSuite, figuresTable, joinRuns, reportOf, shown, withExtremes } from "../support/suite.ts";
-import { firstMessageTokens, laterMessageTokens, systemTokens } from "./two-turn-conversations.ts";
+import { firstMessageTokens, laterMessageTokens, systemTokens } from "../turns/conversations.ts";
 import {
   afterKillMs,
   enginePreset,
@@ -11,7 +11,7 @@ import {
   measureTwoTurns,
   type TwoTurnRun,
   type TwoTurnSizes,
-} from "./two-turn-measure.ts";
+} from "../turns/measure-two-turns.ts";
 
 /** Above this share without the mesh, turns meet by chance and the figures mean nothing. */
 export const maxShareByChance = 0.2;

@@ -1,6 +1,6 @@
 import { type Clock, createSeededRandom, type Scheduler } from "@espalier/core";
 import { type LoadClient, percentile, poissonArrivals, runOpenLoop } from "@espalier/simulator";
-import type { Conversation, Turn } from "./two-turn-conversations.ts";
+import type { Conversation, Turn } from "./conversations.ts";
 
 export interface TwoTurnPorts {
   readonly client: LoadClient;

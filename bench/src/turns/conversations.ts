@@ -1,4 +1,5 @@
 import { type ChatSession, chatSessions, wordTokenIds } from "@espalier/simulator";
+import { benchModel } from "../support/bench-model.ts";
 
 /**
  * How a prompt is sent. As the text of a chat, routers without a tokenizer see its bytes. As the token ids of a
@@ -25,8 +26,6 @@ export interface ConversationsOptions {
   /** Conversations with different seeds share nothing. */
   readonly seed: number;
 }
-
-export const benchModel = "bench-model";
 
 /** Tokens of the system prompt shared by all conversations with a seed: 6 % of the first prompt. */
 export const systemTokens = 96;

@@ -1,10 +1,11 @@
 import { createLoadClient } from "@espalier/simulator";
+import { benchModel } from "../support/bench-model.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { type FleetSharing, startMeshFleet } from "../support/mesh-fleet.ts";
 import { startRedisServer } from "../support/redis-server.ts";
 import { pauseFor, type WaitPorts } from "../support/until.ts";
-import { benchModel, createConversations } from "./two-turn-conversations.ts";
-import { runTurnsAround, runTwoTurns, type TwoTurnOptions, type TwoTurnOutcome } from "./two-turn-run.ts";
+import { createConversations } from "./conversations.ts";
+import { runTurnsAround, runTwoTurns, type TwoTurnOptions, type TwoTurnOutcome } from "./run-two-turns.ts";
 
 /** The size of the suite's runs. */
 export interface TwoTurnSizes {

@@ -1,9 +1,9 @@
 import { bareName, ownName } from "../data-path/contenders.ts";
 import { nodeParam } from "../data-path/node-releases.ts";
+import { products } from "../peers/products.ts";
 import { priorityParam } from "../support/cpu-pinning.ts";
 import { flag, names, optional, type ParamValues, positive, quick, runs, text, whole } from "../support/params.ts";
 import { UsageError } from "../support/usage-error.ts";
-import { products } from "./products.ts";
 
 /** The names that `--only` accepts. */
 export const contenderNames: readonly string[] = [ownName, ...products.map(({ name }) => name), bareName];

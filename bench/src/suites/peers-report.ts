@@ -2,9 +2,9 @@ import { formatTable } from "@espalier/simulator";
 import { bareName, type Contender, ownName } from "../data-path/contenders.ts";
 import { loadParams } from "../data-path/loads.ts";
 import { type DataPathRun, saturationWarnings } from "../data-path/measure-data-path.ts";
+import type { TurnShare } from "../peers/measure-turns.ts";
 import { type Figures, type RunSummary, summarizeRuns } from "../support/median-spread.ts";
 import { reportOf, withExtremes } from "../support/suite.ts";
-import type { TurnShare } from "./measure-turns.ts";
 import type { PeersPlan } from "./peers-plan.ts";
 
 /** A product that could not be installed or failed, and why. */

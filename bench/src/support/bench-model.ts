@@ -1,0 +1,2 @@
+/** What engines serve and clients ask for. */
+export const benchModel = "bench-model";

@@ -146,6 +146,8 @@ export class Membership {
   }
 
   start(): void {
+    // What passed before, while a carrier was waited for, is no pause.
+    this.#processTime.tick();
     this.#cancelTick = this.#deps.scheduler.every(this.#limits.tickMs, () => this.#tick());
   }
 

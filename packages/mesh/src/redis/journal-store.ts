@@ -28,6 +28,7 @@ export class JournalStore {
   /** Where the latest whole copy is. */
   #stored: StoredJournal | undefined;
   #isChanged = true;
+  #lastFailure = "";
   /** Keys of the journals of others that were read. */
   readonly #loaded = new Set<string>();
   #writing: Promise<void> | undefined;
@@ -95,12 +96,22 @@ export class JournalStore {
   /** Writes a whole copy, after any write in progress. */
   async write(session: RedisSession): Promise<void> {
     await this.#writing;
-    this.#writing = this.#write(session).catch((error: unknown) => {
-      this.#isChanged = true;
-      this.#options.count("store-failed");
-      if (!session.isEnded) this.#options.logger.warn("the journal was not stored in Redis", { error: String(error) });
-    });
+    this.#writing = this.#write(session).then(
+      () => {
+        this.#lastFailure = "";
+      },
+      (error: unknown) => this.#failed(session, String(error)),
+    );
     await this.#writing;
+  }
+
+  /** What fails again for the same reason is counted, and no news. */
+  #failed(session: RedisSession, error: string): void {
+    this.#isChanged = true;
+    this.#options.count("store-failed");
+    if (session.isEnded) return;
+    if (error !== this.#lastFailure) this.#options.logger.warn("the journal was not stored in Redis", { error });
+    this.#lastFailure = error;
   }
 
   async #write(session: RedisSession): Promise<void> {

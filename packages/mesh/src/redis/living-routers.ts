@@ -8,7 +8,8 @@ const claimPollMs = 50;
 
 /**
  * Renews a lease and returns all that hold one, or nothing when another process has this router's id. Redis judges by
- * its own clock, so that those of routers need not agree.
+ * its own clock, so that those of routers need not agree. A Redis without memory refuses what adds, but not within a
+ * script that has written before: so the removal comes first.
  */
 const renewScript = `
 if redis.replicate_commands then redis.replicate_commands() end

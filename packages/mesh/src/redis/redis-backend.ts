@@ -1,4 +1,4 @@
-import type { Cancel, GaugeSeries } from "@espalier/core";
+import { type Cancel, EspalierError, type GaugeSeries } from "@espalier/core";
 import type { Backend, BackendDescription } from "../exchange/backend.ts";
 import type { ExchangeLimits } from "../exchange/exchange-parts.ts";
 import type { ProcessPorts } from "../link/link.ts";
@@ -16,7 +16,7 @@ import {
   type RedisLimits,
   type StoredJournal,
 } from "./redis-keys.ts";
-import { pause, RedisConnector, type RedisSession } from "./redis-session.ts";
+import { lackOfRights, pause, RedisConnector, type RedisSession } from "./redis-session.ts";
 import { RedisTransport } from "./redis-transport.ts";
 
 /** How long a router that leaves waits until everything is stored and sent. */
@@ -46,7 +46,7 @@ export interface RedisBackendOptions extends ProcessPorts {
  * stay as they were.
  *
  * `start` throws EspalierError `redis_unusable` when Redis refuses user or password, and `mesh_rejected` when another
- * living router has the same id. When Redis cannot be reached it returns, and retries.
+ * living router has the same id. When Redis cannot be reached, or refuses what it may take later, it returns, and retries.
  */
 export function createRedisBackend(options: RedisBackendOptions): Backend {
   return new RedisBackend(options);
@@ -71,12 +71,15 @@ class RedisBackend implements Backend {
   #startMs = 0;
   #isLeaving = false;
   #isLooking = false;
+  /** Journals are being read or written. */
+  #isKeeping = false;
   #isIdTaken = false;
-  /** Leases and journals are being read. */
+  /** Journals are being read. */
   #isReading = false;
   /** Redis was looked at, and the journals in it were read. */
   #hasLooked = false;
   #isOlderLogged = false;
+  #lastFailure = "";
   #graceUntilMs = Number.NEGATIVE_INFINITY;
   #looks = 0;
 
@@ -223,10 +226,10 @@ class RedisBackend implements Backend {
       await this.#living.claim(session);
       await this.#riseAboveStored(session);
     } catch (error) {
-      if (!session.isEnded) {
-        this.#connector.stop();
-        throw error;
-      }
+      const lasting = error instanceof EspalierError ? error : lackOfRights(error);
+      if (!lasting) return;
+      this.#connector.stop();
+      throw lasting;
     }
   }
 
@@ -246,29 +249,52 @@ class RedisBackend implements Backend {
     this.#transport.detach();
   }
 
-  /** Renews the own lease, and looks for the other routers and journals. */
+  /** Renews the own lease and lists the others. Journals, which may take longer than a lease lasts, are not waited for. */
   async #look(): Promise<void> {
     const { session } = this.#connector;
     if (!session || session.isEnded || this.#isLooking || this.#isLeaving) return;
     this.#isLooking = true;
+    const isOwn = await this.#attempt(session, () => this.#renew(session));
+    this.#isLooking = false;
+    if (!isOwn || this.#isKeeping) return;
+    this.#isKeeping = true;
+    await this.#attempt(session, () => this.#readAndKeep(session));
+    this.#isKeeping = false;
+  }
+
+  /** @returns whether this router has its lease, and uses the session */
+  async #renew(session: RedisSession): Promise<boolean> {
+    const isOwn = await this.#living.renew(session);
+    this.#idTaken(!isOwn);
+    if (!isOwn || session.isEnded || this.#isLeaving) return false;
+    if (this.#session !== session) this.#attach(session);
+    return true;
+  }
+
+  async #readAndKeep(session: RedisSession): Promise<void> {
     this.#isReading = true;
+    const { journals, announced } = await this.#store.list(session);
+    await this.#store.load(session, journals, this.#isLost());
+    this.#hasLooked = true;
+    this.#isReading = false;
+    for (const listener of [...this.#seedListeners]) listener();
+    await this.#store.keep(session, announced);
+    await this.#tidy(session, journals);
+    this.#lastFailure = "";
+  }
+
+  /** @returns undefined when Redis refused it: it loads its data, has lost its replicas or its disk. Links go on. */
+  async #attempt<Value>(session: RedisSession, what: () => Promise<Value>): Promise<Value | undefined> {
     try {
-      const isOwn = await this.#living.renew(session);
-      this.#idTaken(!isOwn);
-      if (!isOwn || session.isEnded || this.#isLeaving) return;
-      if (this.#session !== session) this.#attach(session);
-      const { journals, announced } = await this.#store.list(session);
-      await this.#store.load(session, journals, this.#isLost());
-      this.#hasLooked = true;
+      return await what();
+    } catch (thrown) {
       this.#isReading = false;
-      for (const listener of [...this.#seedListeners]) listener();
-      await this.#store.keep(session, announced);
-      await this.#tidy(session, journals);
-    } catch (error) {
-      if (!session.isEnded) this.#options.logger.warn("a look at Redis failed", { error: String(error) });
-    } finally {
-      this.#isLooking = false;
-      this.#isReading = false;
+      if (session.isEnded) return undefined;
+      const error = String(thrown);
+      this.#count("look-failed");
+      if (error !== this.#lastFailure) this.#options.logger.warn("a look at Redis failed", { error });
+      this.#lastFailure = error;
+      return undefined;
     }
   }
 
@@ -282,6 +308,7 @@ class RedisBackend implements Backend {
 
   #attach(session: RedisSession): void {
     this.#session = session;
+    this.#connector.proved();
     this.#isConnected.set(1);
     this.#transport.attach(session);
   }

@@ -41,6 +41,7 @@ export type RedisIncident =
   | "key-of-other-type"
   | "gap"
   | "republished"
+  | "look-failed"
   | "store-failed"
   | "message-dropped"
   | "too-many-sources"

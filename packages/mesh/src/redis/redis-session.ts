@@ -59,7 +59,8 @@ async function openRedisSession(options: RedisSessionOptions): Promise<RedisSess
     try {
       return await client.sendCommand<RedisReply>(command.map(asArgument));
     } catch (error) {
-      if (!(error instanceof library.ErrorReply)) end(error instanceof Error ? error.message : String(error));
+      const why = error instanceof library.ErrorReply ? whyElsewhere(error) : String(error);
+      if (why) end(why);
       throw error;
     } finally {
       cancel();
@@ -125,12 +126,30 @@ function asArgument(argument: RedisArgument): string | Buffer {
   return Buffer.from(argument.buffer, argument.byteOffset, argument.byteLength);
 }
 
+/**
+ * Why the server must not take a command that another one takes: it follows that one since a failover, or that one holds
+ * the keys. A new connection may lead there. @returns undefined for any other refusal
+ */
+function whyElsewhere({ message }: Error): string | undefined {
+  if (message.startsWith("READONLY ")) return "this Redis is a replica, and takes no writes";
+  if (!/^(?:MOVED|ASK) /.test(message)) return undefined;
+  return `this node of a Redis Cluster does not hold the mesh's keys; name the one that does (${message})`;
+}
+
 /** A refused password stays refused; anything else may pass. */
 function asConnectError({ ErrorReply }: Library, error: unknown): unknown {
   if (!(error instanceof ErrorReply)) return error;
   const kind = /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR AUTH|ERR Client sent AUTH)/.exec(error.message)?.[1];
   if (kind === undefined) return error;
   return new EspalierError("redis_unusable", `Redis refuses the user or the password (${kind}).`, {
+    param: "mesh.redis-url",
+  });
+}
+
+/** @returns why a router cannot start with the rights that it has; undefined for a refusal that may pass */
+export function lackOfRights(error: unknown): EspalierError | undefined {
+  if (!(error instanceof Error && error.message.startsWith("NOPERM "))) return undefined;
+  return new EspalierError("redis_unusable", `Redis refuses what a router needs: ${error.message}.`, {
     param: "mesh.redis-url",
   });
 }
@@ -233,7 +252,7 @@ export class RedisConnector {
   }
 
   async #open(onRefused: (error: EspalierError) => void): Promise<void> {
-    const { url, limits, scheduler, logger, channels, onMessage, onSession } = this.#options;
+    const { url, limits, scheduler, channels, onMessage, onSession } = this.#options;
     let session: RedisSession;
     try {
       const onEnd = (why: string): void => this.#ended(why);
@@ -247,11 +266,16 @@ export class RedisConnector {
       session.end("stopped");
       return;
     }
+    this.#session = session;
+    onSession(session);
+  }
+
+  /** The present session serves: the next failure is news again. */
+  proved(): void {
+    const { logger, url } = this.#options;
     this.#attempt = 0;
     this.#lastFailure = "";
-    this.#session = session;
     logger.info("connected to Redis", { redis: checkRedisUrl(url) });
-    onSession(session);
   }
 
   #ended(why: string): void {

@@ -34,8 +34,10 @@ export const termFields = [
  * A value of a body as Python reads it: for `JSON.parse`, `1.0` is `1`, and keys that are numbers come first. So schemas
  * of tools would be rendered differently.
  */
-export const exactValue = (body: JsonBody, node: number): unknown =>
-  readJson(body.bytes.toString("utf8", body.startOf(node), body.endOf(node)))?.value;
+export function exactValue(body: JsonBody, node: number): unknown {
+  const read = readJson(body.bytes.toString("utf8", body.startOf(node), body.endOf(node)));
+  return read ? read.value : body.valueAt(node);
+}
 
 /** The fields of a request, with exact values for those besides the messages if its body is at hand. */
 export function exactFields({ fields, body }: PromptRequest): JsonObject {

@@ -180,7 +180,7 @@ describe("joins", () => {
   test("do not count when a router ends with something else than its peers", async () => {
     const outcome = await runJoins((fleet) => fleet.wrong.add("busy-0"));
     expect("error" in outcome && outcome.error.message).toBe(
-      "the nodes do not hold the same: peer-0: 1 settled, 0 other; peer-1: 1 settled, 0 other; busy-0: 1 settled, 1 other",
+      "after 20000 ms the nodes do not hold the same: peer-0: 1 settled, 0 other; peer-1: 1 settled, 0 other; busy-0: 1 settled, 1 other",
     );
     expect([...outcome.fleet.stopped].sort()).toEqual(["busy-0", "idle-0", "peer-0", "peer-1"]);
   });
@@ -189,7 +189,9 @@ describe("joins", () => {
     const outcome = await runJoins((fleet) => {
       fleet.readyMs = 1e9;
     });
-    expect("error" in outcome && outcome.error.message).toBe("waited too long for the joiner to be ready");
+    expect("error" in outcome && outcome.error.message).toBe(
+      "after 120000 ms still waiting for the joiner to be ready",
+    );
     expect([...outcome.fleet.stopped].sort()).toEqual(["idle-0", "peer-0", "peer-1"]);
   });
 });

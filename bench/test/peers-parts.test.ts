@@ -7,9 +7,9 @@ import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { missingPackages, parseDependencies } from "../src/peers/debian-packages.ts";
 import { installPeer } from "../src/peers/install-peer.ts";
-import { type PeerHost, runPeerProcess } from "../src/peers/peer-process.ts";
 import { haproxyConfiguration, nginxConfiguration } from "../src/peers/plain-proxies.ts";
 import { products } from "../src/peers/products.ts";
+import { type ForeignHost, runForeignProcess } from "../src/support/foreign-process.ts";
 import { freePorts } from "../src/support/free-ports.ts";
 import { readTreeUsage } from "../src/support/process-tree.ts";
 import { runProgram } from "../src/support/run-program.ts";
@@ -124,7 +124,7 @@ test("a program's output is returned, its failure names it and its last words", 
   await expect(runProgram("no-such-program-here", [])).rejects.toThrow("ENOENT");
 });
 
-interface FakeHost extends PeerHost {
+interface FakeHost extends ForeignHost {
   readonly emitter: EventEmitter;
   readonly sent: { readonly pid: number }[];
   readonly exits: number[];
@@ -151,7 +151,7 @@ test.each(["disconnect", "SIGINT", "SIGTERM", "SIGHUP"])(
   async (event) => {
     const host = fakeHost();
     const folder = newFolder();
-    runPeerProcess(JSON.stringify({ command: "sleep", arguments: ["60"], folder }), host);
+    runForeignProcess(JSON.stringify({ command: "sleep", arguments: ["60"], folder }), host);
     await waitFor(() => host.sent.length === 1, { what: "the process" });
     const { pid } = host.sent[0]!;
     expect(runs(pid)).toBe(true);
@@ -166,7 +166,7 @@ test.each(["disconnect", "SIGINT", "SIGTERM", "SIGHUP"])(
 test("a peer's own end is passed on, with its code, and one that cannot be started ends with 1", async () => {
   const host = fakeHost();
   const start = (command: string, args: readonly string[]): void =>
-    runPeerProcess(JSON.stringify({ command, arguments: args, folder: newFolder() }), host);
+    runForeignProcess(JSON.stringify({ command, arguments: args, folder: newFolder() }), host);
   start("sh", ["-c", "exit 7"]);
   await waitFor(() => host.exits.length === 1, { what: "the end" });
   start("no-such-program-here", []);

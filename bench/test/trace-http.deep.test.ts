@@ -6,7 +6,8 @@ import { sharedPath } from "@espalier/testing";
 import { planReplay } from "espalier";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { traceHttpSuite } from "../src/suites/trace-http.ts";
-import { runTraceOnce, type TraceFleet, type TraceRunOptions, traceModel } from "../src/suites/trace-http-run.ts";
+import { runTraceOnce, type TraceFleet, type TraceRunOptions } from "../src/suites/trace-http-run.ts";
+import { benchModel } from "../src/support/bench-model.ts";
 
 // Fleets are processes of what has been built; here they run from the sources, in this process.
 vi.mock(import("espalier"), async (original) => {
@@ -38,7 +39,7 @@ async function optionsOf(fleet: TraceFleet, path: string): Promise<TraceRunOptio
   const prompts = fleet.kvEvents ? "tokens" : "text";
   return {
     fleet,
-    requests: await planReplay({ path, model: traceModel, seed: 1, prompts }),
+    requests: await planReplay({ path, model: benchModel, seed: 1, prompts }),
     engines: 4,
     preset: "h100-32b-tp2",
     policy: "cache_aware",

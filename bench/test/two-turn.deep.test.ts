@@ -2,7 +2,6 @@ import { systemClock, systemScheduler } from "@espalier/core";
 import { createLoadClient } from "@espalier/simulator";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { type MeshFleet, type MeshFleetOptions, startMeshFleet } from "../src/support/mesh-fleet.ts";
-import { startRedisServer } from "../src/support/redis-server.ts";
 import { createConversations } from "../src/turns/conversations.ts";
 import { measureTwoTurns, type TwoTurnSizes } from "../src/turns/measure-two-turns.ts";
 import { runTwoTurns } from "../src/turns/run-two-turns.ts";
@@ -97,17 +96,3 @@ test("a fleet whose routers do not find each other is an error, and leaves nothi
   const starting = startMeshFleet({ engines, routers: 2, sharing: "redis", policy: "cache_aware" }, late);
   await expect(starting).rejects.toThrow(/^after 15000 ms the router at .* is linked with 0 of 1 others$/);
 }, 30_000);
-
-test("Redis is started empty on a port of its own, and is gone afterwards", async () => {
-  const redis = await startRedisServer(ports);
-  if (!redis) {
-    process.stderr.write("NOT RUN: redis-server is not installed\n");
-    return;
-  }
-  const other = await startRedisServer(ports);
-  expect(other?.url).not.toBe(redis.url);
-  await other?.stop();
-  await redis.stop();
-  await redis.stop();
-  await expect(fetch(redis.url.replace("redis:", "http:"))).rejects.toThrow();
-});

@@ -7,6 +7,7 @@ import {
   startLocalRouter,
   untilReady,
 } from "espalier";
+import { benchModel } from "../support/bench-model.ts";
 import { freePorts } from "../support/free-ports.ts";
 import { routerProgram } from "../support/router-program.ts";
 import type { WaitPorts } from "../support/until.ts";
@@ -45,7 +46,6 @@ export interface FailureFleet {
   stop(): Promise<void>;
 }
 
-export const fleetModel = "bench-model";
 /** How long a process may take to start: a busy machine is no failure. */
 const startTimeoutMs = 60_000;
 
@@ -89,7 +89,7 @@ class ProcessFleet implements FailureFleet {
     for (let index = 0; index < engines; index++) {
       this.#engines.push(
         await startLocalEngines({
-          ...{ count: 1, preset, model: fleetModel, speed, port: 0, kvEvents: true, startTimeoutMs },
+          ...{ count: 1, preset, model: benchModel, speed, port: 0, kvEvents: true, startTimeoutMs },
           ...(blocks === undefined ? {} : { blocks }),
           tokenizer: shippedModelFolder(),
         }),

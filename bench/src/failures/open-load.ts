@@ -1,8 +1,8 @@
 import { createSeededRandom } from "@espalier/core";
 import { blockText, poissonArrivals, runOpenLoop, type TimedJob } from "@espalier/simulator";
+import { benchModel } from "../support/bench-model.ts";
 import type { WaitPorts } from "../support/until.ts";
 import type { FailoverClient, Outcome } from "./failover-client.ts";
-import { fleetModel } from "./failure-fleet.ts";
 
 /** The form of the requests. */
 export interface RequestMix {
@@ -64,7 +64,7 @@ export function createRequests(
     const system = shared.length === 0 ? [] : [{ role: "system", content: shared[random.integer(shared.length)] }];
     const own = blockText(firstRequestText + seed * textsPerSeed + number, mix.ownWords);
     const body = JSON.stringify({
-      model: fleetModel,
+      model: benchModel,
       messages: [...system, { role: "user", content: own }],
       max_tokens: isStream ? mix.streamTokens : mix.plainTokens,
       ignore_eos: true,

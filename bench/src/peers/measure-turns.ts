@@ -1,7 +1,6 @@
 import { createLoadClient } from "@espalier/simulator";
 import type { WaitPorts } from "../support/until.ts";
-import { createConversations } from "../turns/conversations.ts";
-import { runTwoTurns } from "../turns/run-two-turns.ts";
+import { runTwoTurns, turnsAcross } from "../turns/run-two-turns.ts";
 import type { MeshProduct, TurnFleetOptions } from "./turn-fleets.ts";
 
 /** The size of the two-turn test. */
@@ -65,13 +64,7 @@ export async function measureTurns(
     const limitMs = (count / sizes.ratePerSecond) * 1_000 + waitMs + graceMs;
     const cancel = ports.scheduler.after(limitMs, () => client.close());
     return runTwoTurns(
-      {
-        conversations: createConversations({ count, form: "text", seed: ownSeed }),
-        firstUrls: urls,
-        secondUrlOf: (index) => urls[(index + 1) % urls.length]!,
-        ratePerSecond: sizes.ratePerSecond,
-        seed: ownSeed,
-      },
+      turnsAcross(urls, { count, form: "text", ratePerSecond: sizes.ratePerSecond, seed: ownSeed }),
       waitMs,
       { ...ports, client },
     ).finally(cancel);

@@ -1,14 +1,12 @@
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { startChild } from "espalier";
 import { benchModel } from "../support/bench-model.ts";
 import type { CorePlan } from "../support/cpu-pinning.ts";
+import { startForeignProgram } from "../support/foreign-process.ts";
 import { freePorts } from "../support/free-ports.ts";
-import { untilNothingMissing, type WaitPorts } from "../support/until.ts";
+import type { WaitPorts } from "../support/until.ts";
 import type { InstalledPeer } from "./install-peer.ts";
-import type { PeerProcess } from "./peer-process.ts";
 import type { PeerCommand, PeerStart } from "./products.ts";
 
 /** A router that answers. */
@@ -46,32 +44,17 @@ export async function startPeer(
   const folder = mkdtempSync(join(tmpdir(), `espalier-bench-${product.name}-`));
   const { arguments: args, files = {} } = command({ port, metricsPort, engineUrls, policy, folder });
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
-  // `env` and `taskset` replace themselves with the program, so the process started here is the program's.
   const libraries = libraryPath === undefined ? [] : [`LD_LIBRARY_PATH=${libraryPath}`];
-  const pinned = plan ? ["taskset", "-c", plan.router.join(",")] : [];
-  const before = ["NO_PROXY=127.0.0.1", ...libraries, ...pinned];
-  const peer: PeerProcess = { command: "env", arguments: [...before, program, ...args], folder };
-  const child = await startChild<{ readonly pid: number }>({
-    name: product.name,
-    program: fileURLToPath(new URL("../programs/peer.ts", import.meta.url)),
-    arguments: [JSON.stringify(peer)],
-  });
   const url = `http://127.0.0.1:${port}`;
-  let hasExited = false;
-  void child.exited.then(() => {
-    hasExited = true;
-  });
-  const missing = async (): Promise<string | undefined> => {
-    if (hasExited) throw new Error(`${product.name} ended while it was starting`);
-    return askSeveral(url, ports);
-  };
-  try {
-    await untilNothingMissing(missing, startTimeoutMs, ports);
-  } catch (thrown) {
-    await child.stop();
-    throw thrown;
-  }
-  return { url, pid: child.listening.pid, stop: child.stop };
+  const process = await startForeignProgram(
+    {
+      ...{ name: product.name, command: [program, ...args], variables: ["NO_PROXY=127.0.0.1", ...libraries] },
+      ...{ folder, plan, startTimeoutMs },
+    },
+    () => askSeveral(url, ports),
+    ports,
+  );
+  return { url, ...process };
 }
 
 /** @returns the failure, or undefined */

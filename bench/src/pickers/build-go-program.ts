@@ -19,8 +19,6 @@ export interface GoSource {
 export interface BuildOptions {
   /** Where programs are kept, one folder for each commit. */
   readonly folder: string;
-  /** A clone of the repository to take the commit from. */
-  readonly repository?: string;
   /** The Go command. */
   readonly go?: string;
   readonly note: (line: string) => void;
@@ -39,7 +37,8 @@ const shownCommitLength = 12;
  * @throws Error when Git or Go is missing or fails, or when the repository gives another commit
  */
 export async function buildGoProgram(source: GoSource, { folder, note, ...options }: BuildOptions): Promise<string> {
-  const { repository = source.repository, go = "go" } = options;
+  const { repository } = source;
+  const { go = "go" } = options;
   const own = resolve(folder, `${source.name}-${source.commit.slice(0, shownCommitLength)}`);
   const program = join(own, source.name);
   if (existsSync(program)) return program;

@@ -1,12 +1,10 @@
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import { startChild } from "espalier";
-import type { PeerProcess } from "../peers/peer-process.ts";
 import type { CorePlan } from "../support/cpu-pinning.ts";
+import { startForeignProgram } from "../support/foreign-process.ts";
 import { freePorts } from "../support/free-ports.ts";
-import { untilNothingMissing, type WaitPorts } from "../support/until.ts";
+import type { WaitPorts } from "../support/until.ts";
 import type { GoSource } from "./build-go-program.ts";
 
 const commit = "ebab687927f5331c1b39defcb579a07951bce56c";
@@ -74,30 +72,12 @@ export async function startLlmdPicker(
     ...["--secure-serving=false", "--metrics-endpoint-auth=false", "--tracing=false", "--enable-pprof=false"],
     ...["--health-checking", "-v", "1"],
   ];
-  // `env` and `taskset` replace themselves with the program, so the process started here is the program's.
-  const pinned = plan ? ["taskset", "-c", plan.router.join(",")] : [];
-  const peer: PeerProcess = { command: "env", arguments: [...pinned, program, ...flags], folder };
-  const child = await startChild<{ readonly pid: number }>({
-    name,
-    program: fileURLToPath(new URL("../programs/peer.ts", import.meta.url)),
-    arguments: [JSON.stringify(peer)],
-  });
-  let hasExited = false;
-  void child.exited.then(() => {
-    hasExited = true;
-  });
   const missing = async (): Promise<string | undefined> => {
-    if (hasExited) throw new Error(`${name} ended while it was starting`);
     const found = await enginesOf(`http://127.0.0.1:${metricsPort}/metrics`);
     return found === engineUrls.length ? undefined : `${name} has ${found} of ${engineUrls.length} engines`;
   };
-  try {
-    await untilNothingMissing(missing, startTimeoutMs, ports);
-  } catch (thrown) {
-    await child.stop();
-    throw thrown;
-  }
-  return { port, healthPort, pid: child.listening.pid, stop: child.stop };
+  const started = { name, command: [program, ...flags], folder, plan, startTimeoutMs };
+  return { port, healthPort, ...(await startForeignProgram(started, missing, ports)) };
 }
 
 function endpointOf(url: string, at: number): object {

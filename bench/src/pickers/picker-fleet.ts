@@ -8,9 +8,8 @@ import { benchModel } from "../support/bench-model.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { type MeshFleet, startMeshFleet } from "../support/mesh-fleet.ts";
 import { pauseFor, type WaitPorts } from "../support/until.ts";
-import { createConversations } from "../turns/conversations.ts";
 import { enginePreset } from "../turns/measure-two-turns.ts";
-import { runTwoTurns } from "../turns/run-two-turns.ts";
+import { runTwoTurns, turnsAcross } from "../turns/run-two-turns.ts";
 
 /** The size of what is measured of several pickers. */
 export interface PickerFleetSizes {
@@ -98,18 +97,10 @@ async function twoTurns(fleet: MeshFleet, options: PickerFleetOptions): Promise<
     // One Envoy before each picker, so that it is known which one is asked.
     for (const router of fleet.routers) envoys.push(await startFleetEnvoy(fleet, [router], true, options));
     const urls = envoys.map(({ listening }) => listening.url);
-    const run = (count: number, ownSeed: number) =>
-      runTwoTurns(
-        {
-          conversations: createConversations({ count, form: "text", seed: ownSeed }),
-          firstUrls: urls,
-          secondUrlOf: (index) => urls[(index + 1) % urls.length]!,
-          ratePerSecond: conversationsPerSecond,
-          seed: ownSeed,
-        },
-        waitMs,
-        { ...ports, client },
-      );
+    const run = (count: number, ownSeed: number) => {
+      const turns = turnsAcross(urls, { count, form: "text", ratePerSecond: conversationsPerSecond, seed: ownSeed });
+      return runTwoTurns(turns, waitMs, { ...ports, client });
+    };
     await run(sizes.warmUpConversations, 2 * seed);
     return (await run(sizes.conversations, 2 * seed + 1)).sameEngineShare;
   } finally {

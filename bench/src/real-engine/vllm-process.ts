@@ -1,8 +1,9 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { openSync } from "node:fs";
-import { createServer } from "node:net";
 import { join } from "node:path";
 import { systemClock, systemScheduler } from "@espalier/core";
+import { freePorts } from "../support/free-ports.ts";
+import { untilNothingMissing } from "../support/until.ts";
 
 /** A running vLLM server. */
 export interface VllmProcess {
@@ -31,7 +32,6 @@ export interface VllmPorts {
 }
 
 const startTimeoutMs = 240_000;
-const askEveryMs = 250;
 
 /**
  * Starts a vLLM server with random weights on the CPU and waits until it is healthy.
@@ -40,7 +40,7 @@ const askEveryMs = 250;
  */
 export async function startVllm(options: VllmOptions): Promise<VllmProcess> {
   const { python, model, logs, name } = options;
-  const ports = options.ports ?? { http: await freePort(), events: await freePort(), replay: await freePort() };
+  const ports = options.ports ?? (await newPorts());
   const events = {
     enable_kv_cache_events: true,
     publisher: "zmq",
@@ -79,18 +79,21 @@ export async function startVllm(options: VllmOptions): Promise<VllmProcess> {
   return { url, ports, kill };
 }
 
-async function untilHealthy(url: string, child: ChildProcess): Promise<void> {
-  const deadlineMs = systemClock.nowMs() + startTimeoutMs;
-  const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-  while (systemClock.nowMs() < deadlineMs && child.exitCode === null) {
-    const healthy = await fetch(`${url}/health`).then(
+async function newPorts(): Promise<VllmPorts> {
+  const [http = 0, events = 0, replay = 0] = await freePorts(3);
+  return { http, events, replay };
+}
+
+function untilHealthy(url: string, child: ChildProcess): Promise<void> {
+  const missing = async (): Promise<string | undefined> => {
+    if (child.exitCode !== null) throw new Error(`it ended with ${child.exitCode}`);
+    const isHealthy = await fetch(`${url}/health`).then(
       ({ ok }) => ok,
       () => false,
     );
-    if (healthy) return;
-    await Promise.race([gone, new Promise<void>((resolve) => systemScheduler.after(askEveryMs, resolve))]);
-  }
-  throw new Error(child.exitCode === null ? "it was not healthy in time" : `it ended with ${child.exitCode}`);
+    return isHealthy ? undefined : "it was not healthy";
+  };
+  return untilNothingMissing(missing, startTimeoutMs, { clock: systemClock, scheduler: systemScheduler });
 }
 
 function killGroup(child: ChildProcess): Promise<void> {
@@ -101,16 +104,5 @@ function killGroup(child: ChildProcess): Promise<void> {
     }
     child.once("exit", () => resolve());
     process.kill(-child.pid, "SIGKILL");
-  });
-}
-
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer().once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const address = server.address();
-      const port = typeof address === "object" && address ? address.port : 0;
-      server.close(() => resolve(port));
-    });
   });
 }

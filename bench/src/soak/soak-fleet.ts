@@ -7,10 +7,11 @@ import {
   startLocalRouter,
   untilReady,
 } from "espalier";
+import { benchModel } from "../support/bench-model.ts";
 import { routerProgram } from "../support/router-program.ts";
 import { pauseFor, untilNothingMissing, type WaitPorts } from "../support/until.ts";
 import { untilKnown } from "../support/until-known.ts";
-import { type LoadTarget, soakModel } from "./soak-load.ts";
+import type { LoadTarget } from "./soak-load.ts";
 
 export interface SoakFleetOptions {
   readonly engines: number;
@@ -190,7 +191,7 @@ class ProcessFleet implements SoakFleet {
 
   async #addEngine(): Promise<void> {
     const child = await startLocalEngines({
-      ...{ count: 1, preset: "a10g-7b", model: soakModel, speed: this.#options.speed, port: 0, kvEvents: true },
+      ...{ count: 1, preset: "a10g-7b", model: benchModel, speed: this.#options.speed, port: 0, kvEvents: true },
       ...{ blocks: blocksPerEngine, tokenizer: shippedModelFolder(), startTimeoutMs: settleMs },
     });
     this.#children.add(child);

@@ -1,5 +1,6 @@
 import type { Clock, Random, Scheduler } from "@espalier/core";
 import { type Answer, chatSessions, type LoadClient, runClosedLoop } from "@espalier/simulator";
+import { benchModel } from "../support/bench-model.ts";
 import { pauseFor } from "../support/until.ts";
 
 /** A router from the viewpoint of the load's clients. */
@@ -40,7 +41,6 @@ export interface LoadCounts {
   failed: number;
 }
 
-export const soakModel = "bench-model";
 const turns = 6;
 const outputTokens = 24;
 const keptFailures = 50;
@@ -68,7 +68,7 @@ async function runSession(options: SoakLoadOptions, counts: LoadCounts, number: 
   for (let turn = 0; turn < turns && !signal.aborted; turn++) {
     messages.push({ role: "user", content: session.userText(turn) });
     const text = await sendTurn(options, counts, {
-      ...{ model: soakModel, messages, max_tokens: outputTokens, ignore_eos: true, stream: true },
+      ...{ model: benchModel, messages, max_tokens: outputTokens, ignore_eos: true, stream: true },
       stream_options: { include_usage: true },
     });
     messages.push({ role: "assistant", content: text });

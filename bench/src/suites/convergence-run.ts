@@ -1,8 +1,7 @@
-import type { Clock, Scheduler } from "@espalier/core";
 import type { MeshNodeOptions, MeshNodeStats, NumberedTimes } from "../mesh-node/mesh-node-messages.ts";
 import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";
-import { pauseFor } from "../support/until.ts";
+import { pauseFor, untilNothingMissing, type WaitPorts } from "../support/until.ts";
 
 export interface ConvergenceSizes {
   readonly routers: number;
@@ -13,10 +12,8 @@ export interface ConvergenceSizes {
   readonly durationMs: number;
 }
 
-export interface ConvergencePorts {
+export interface ConvergencePorts extends WaitPorts {
   readonly startNode: (options: MeshNodeOptions) => Promise<Pick<MeshNodeProcess, "address" | "ask" | "stop">>;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
 }
 
 type Node = Awaited<ReturnType<ConvergencePorts["startNode"]>>;
@@ -24,7 +21,6 @@ type Node = Awaited<ReturnType<ConvergencePorts["startNode"]>>;
 /** Per second and router, so that the few probes barely affect the measurement. */
 const probesPerS = 20;
 const gaugesPerS = 20;
-const pollMs = 50;
 /** How long an unmeasured step may take. */
 const timeoutMs = 120_000;
 const warmUpMs = 1_000;
@@ -141,18 +137,16 @@ function nodeOptions(sizes: ConvergenceSizes, router: number, seeds: readonly st
   };
 }
 
-async function untilAll(
+function untilAll(
   nodes: readonly Node[],
-  { clock, scheduler }: ConvergencePorts,
+  ports: ConvergencePorts,
   isThere: (ready: Awaited<ReturnType<typeof askReady>>) => boolean,
 ): Promise<void> {
-  const deadlineMs = clock.nowMs() + timeoutMs;
-  for (;;) {
+  const missing = async (): Promise<string | undefined> => {
     const states = await Promise.all(nodes.map(askReady));
-    if (states.every(isThere)) return;
-    if (clock.nowMs() > deadlineMs) throw new Error(`routers are not there: ${JSON.stringify(states)}`);
-    await pauseFor(pollMs, scheduler);
-  }
+    return states.every(isThere) ? undefined : `routers are not there: ${JSON.stringify(states)}`;
+  };
+  return untilNothingMissing(missing, timeoutMs, ports);
 }
 
 function askReady(node: Node) {

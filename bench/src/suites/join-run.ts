@@ -1,7 +1,8 @@
-import { type Clock, type Scheduler, systemClock, systemScheduler } from "@espalier/core";
+import { systemClock, systemScheduler } from "@espalier/core";
 import type { MeshNodeOptions, MeshNodeStats } from "../mesh-node/mesh-node-messages.ts";
 import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";
+import { untilNothingMissing, type WaitPorts } from "../support/until.ts";
 
 /** The size of the mesh that a router joins. */
 export interface JoinSizes {
@@ -14,11 +15,9 @@ export interface JoinSizes {
   readonly joins: number;
 }
 
-export interface JoinPorts {
+export interface JoinPorts extends WaitPorts {
   readonly startNode: (options: MeshNodeOptions) => Promise<MeshNodeProcess>;
   readonly note: (line: string) => void;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
 }
 
 /** The join of one router. */
@@ -45,7 +44,6 @@ export interface JoinRun {
 }
 
 const peers = 2;
-const pollMs = 20;
 /** How long an unmeasured step may take. */
 const timeoutMs = 120_000;
 /** How long the last change may take to arrive everywhere. */
@@ -143,38 +141,24 @@ async function askAll<Command extends Parameters<MeshNodeProcess["ask"]>[0]>(
 }
 
 /** @throws Error when the nodes' contents do not become equal */
-async function untilEqual(nodes: readonly MeshNodeProcess[], ports: JoinPorts): Promise<void> {
-  const deadlineMs = ports.clock.nowMs() + settleMs;
-  for (;;) {
-    const digests = (await askAll(nodes, "digest")).map(({ targets }) =>
-      targets.map((target) => JSON.stringify(target)),
-    );
+function untilEqual(nodes: readonly MeshNodeProcess[], ports: JoinPorts): Promise<void> {
+  const missing = async (): Promise<string | undefined> => {
+    const digests = (await askAll(nodes, "digest")).map(({ targets }) => targets.map((each) => JSON.stringify(each)));
     const [first = []] = digests;
     const different = digests.map((lines) => first.filter((line) => !lines.includes(line)).length);
     if (digests.every(({ length }) => length === first.length) && different.every((count) => count === 0)) return;
-    if (ports.clock.nowMs() > deadlineMs) {
-      const counts = nodes.map(
-        ({ routerId }, at) => `${routerId}: ${digests[at]!.length} settled, ${different[at]} other`,
-      );
-      throw new Error(`the nodes do not hold the same: ${counts.join("; ")}`);
-    }
-    await pause(ports, pollMs);
-  }
+    const counts = nodes.map(
+      ({ routerId }, at) => `${routerId}: ${digests[at]!.length} settled, ${different[at]} other`,
+    );
+    return `the nodes do not hold the same: ${counts.join("; ")}`;
+  };
+  return untilNothingMissing(missing, settleMs, ports);
 }
 
 /** @throws Error when it takes too long */
-async function until(ports: JoinPorts, what: string, isDone: () => Promise<boolean>): Promise<void> {
-  const deadlineMs = ports.clock.nowMs() + timeoutMs;
-  while (!(await isDone())) {
-    if (ports.clock.nowMs() > deadlineMs) throw new Error(`waited too long for ${what}`);
-    await pause(ports, pollMs);
-  }
-}
-
-function pause({ scheduler }: JoinPorts, delayMs: number): Promise<void> {
-  return new Promise((resolve) => {
-    scheduler.after(delayMs, resolve);
-  });
+function until(ports: JoinPorts, what: string, isDone: () => Promise<boolean>): Promise<void> {
+  const missing = async () => ((await isDone()) ? undefined : `still waiting for ${what}`);
+  return untilNothingMissing(missing, timeoutMs, ports);
 }
 
 /** The figures of one join. */

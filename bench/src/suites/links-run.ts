@@ -13,6 +13,7 @@ import { createPrefixIndex } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, idleGauge, type Replica } from "@espalier/shared-tree";
 import { processCpuMs } from "../mesh-node/process-cpu.ts";
 import type { Figures } from "../support/median-spread.ts";
+import { pauseFor, untilNothingMissing } from "../support/until.ts";
 
 export interface LinksSizes {
   readonly routers: number;
@@ -33,7 +34,6 @@ const loopback = "127.0.0.1";
 const linkDeadlineMs = 120_000;
 /** One event loop does the work of all routers, so a slow router is not dead while they link. */
 const timeoutMs = 60_000;
-const pollMs = 10;
 const settleMs = 2_000;
 const changeTickMs = 20;
 
@@ -50,13 +50,17 @@ export async function measureLinks({ routers: count, seconds, framesPerS }: Link
     // One after the other: otherwise one event loop would do 64 times what a router does for peers without links.
     for (let at = 0; at < count; at++) {
       routers.push(await startRouter(at, routers[0]?.mesh.address, meter));
-      await until(() => routers.every(({ mesh }) => linkCount(mesh) === at), linkDeadlineMs);
+      await untilNothingMissing(
+        async () => (routers.every(({ mesh }) => linkCount(mesh) === at) ? undefined : "the links are not up"),
+        linkDeadlineMs,
+        { clock: systemClock, scheduler: systemScheduler },
+      );
     }
-    await pause(Math.min(settleMs, seconds * 1_000));
+    await pauseFor(Math.min(settleMs, seconds * 1_000), systemScheduler);
     const idle = await measure(meter, count, seconds);
     const changesPerS = framesPerS / (count * (count - 1));
     const cancels = routers.map(({ replica }) => change(replica, changesPerS));
-    await pause(Math.min(settleMs / 2, seconds * 1_000));
+    await pauseFor(Math.min(settleMs / 2, seconds * 1_000), systemScheduler);
     const loaded = await measure(meter, count, seconds);
     for (const cancel of cancels) cancel();
     const loadCpuUs = (loaded.cpu_share - idle.cpu_share) * 1e6;
@@ -128,7 +132,7 @@ async function measure(meter: Tally, routers: number, seconds: number) {
     bytes: meter.sum("espalier_mesh_sent_bytes_total"),
   });
   const before = read();
-  await pause(seconds * 1_000);
+  await pauseFor(seconds * 1_000, systemScheduler);
   const after = read();
   const elapsedMs = after.atMs - before.atMs;
   const perS = (of: "frames" | "loadBytes" | "bytes") => ((after[of] - before[of]) / routers / elapsedMs) * 1_000;
@@ -177,16 +181,4 @@ interface Series {
   add(amount?: number): void;
   set(value: number): void;
   observe(value: number): void;
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => systemScheduler.after(ms, resolve));
-}
-
-async function until(condition: () => boolean, deadlineMs: number): Promise<void> {
-  const startMs = systemClock.nowMs();
-  while (!condition()) {
-    if (systemClock.nowMs() - startMs > deadlineMs) throw new Error(`the links are not up within ${deadlineMs} ms`);
-    await pause(pollMs);
-  }
 }

@@ -5,7 +5,7 @@ import { formatTable, percentile } from "@espalier/simulator";
 import type { RouterSample } from "../soak/samples.ts";
 import { robustSlope, type Slope, type TimedValue } from "../soak/slope.ts";
 import { plotSoak } from "../soak/soak-plot.ts";
-import { runSoak, type SoakResult } from "../soak/soak-run.ts";
+import { runSoak, type SoakOptions, type SoakResult } from "../soak/soak-run.ts";
 import { duration, text, whole } from "../support/params.ts";
 import { defineSuite, figuresTable, reportOf, shown } from "../support/suite.ts";
 
@@ -31,14 +31,7 @@ const growthFigures = {
 
 type GrowthName = keyof typeof growthFigures | "handles";
 
-interface SoakSizes {
-  readonly durationMs: number;
-  readonly engines: number;
-  readonly routers: number;
-  readonly clients: number;
-  readonly speed: number;
-  readonly churnMs: number;
-}
+type SoakSizes = Omit<SoakOptions, "ports" | "note">;
 
 /** Slopes count only in runs of at least this length. */
 const judgedFromMs = 1_800_000;

@@ -9,6 +9,7 @@ import {
 } from "espalier";
 import type { InstalledPeer } from "../peers/install-peer.ts";
 import { startPeer } from "../peers/start-peer.ts";
+import { benchModel } from "../support/bench-model.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { type MeshFleetOptions, startMeshFleet } from "../support/mesh-fleet.ts";
 import { readTreeUsage } from "../support/process-tree.ts";
@@ -35,8 +36,6 @@ export interface TraceRunOptions {
   readonly note: (line: string) => void;
 }
 
-/** The model that engines serve and requests name. */
-export const traceModel = "bench-model";
 const notesPerRun = 4;
 const microsPerSecond = 1e6;
 
@@ -48,7 +47,7 @@ const microsPerSecond = 1e6;
  */
 export async function runTraceOnce(options: TraceRunOptions): Promise<Figures> {
   const { fleet: kind, requests, engines: count, preset, policy, speed, ports, note } = options;
-  const engines = { count, preset, speed, model: traceModel, port: 0, kvEvents: kind.kvEvents };
+  const engines = { count, preset, speed, model: benchModel, port: 0, kvEvents: kind.kvEvents };
   const fleet = kind.peer
     ? await startPeerFleet(kind.peer, engines, ports)
     : await startOwnFleet({ ...kind, engines, policy }, ports);

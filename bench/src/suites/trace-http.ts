@@ -5,12 +5,13 @@ import { type PlannedRequest, planReplay } from "espalier";
 import { ownName } from "../data-path/contenders.ts";
 import { type InstalledPeer, installPeer } from "../peers/install-peer.ts";
 import { cacheAware, products } from "../peers/products.ts";
+import { benchModel } from "../support/bench-model.ts";
 import { type Figures, summarizeRuns } from "../support/median-spread.ts";
 import { names, type ParamValues, quick, runs, text, whole } from "../support/params.ts";
 import { repeatRuns } from "../support/repeat-runs.ts";
 import { defineSuite, type Note, reportOf } from "../support/suite.ts";
 import { UsageError } from "../support/usage-error.ts";
-import { runTraceOnce, type TraceFleet, traceModel } from "./trace-http-run.ts";
+import { runTraceOnce, type TraceFleet } from "./trace-http-run.ts";
 
 /** A kind of fleet with the medians of its runs; times are in engine seconds, except `duration_s`. */
 export interface TraceRow {
@@ -128,7 +129,7 @@ function planRequests(
   return planReplay({
     path: trace,
     limit: requests,
-    model: traceModel,
+    model: benchModel,
     seed,
     prompts: kvEvents ? "tokens" : "text",
   });

@@ -1,11 +1,10 @@
 import { createLoadClient } from "@espalier/simulator";
+import { hasRedisServer, startRedisServer } from "@espalier/testing";
 import { benchModel } from "../support/bench-model.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { type FleetSharing, startMeshFleet } from "../support/mesh-fleet.ts";
-import { startRedisServer } from "../support/redis-server.ts";
 import { pauseFor, type WaitPorts } from "../support/until.ts";
-import { createConversations } from "./conversations.ts";
-import { runTurnsAround, runTwoTurns, type TwoTurnOptions, type TwoTurnOutcome } from "./run-two-turns.ts";
+import { runTurnsAround, runTwoTurns, type TwoTurnOptions, type TwoTurnOutcome, turnsAcross } from "./run-two-turns.ts";
 
 /** The size of the suite's runs. */
 export interface TwoTurnSizes {
@@ -135,13 +134,7 @@ async function withFleet<Result>(
     sets += 1;
     const form = kind.kvEvents ? "tokens" : "text";
     const ownSeed = seed * maxSetsPerFleet + sets;
-    return {
-      conversations: createConversations({ count: conversations, form, seed: ownSeed }),
-      firstUrls: urls,
-      secondUrlOf: (index) => urls[(index + 1) % urls.length]!,
-      ratePerSecond: sizes.ratePerSecond,
-      seed: ownSeed,
-    };
+    return turnsAcross(urls, { count: conversations, form, ratePerSecond: sizes.ratePerSecond, seed: ownSeed });
   };
   const tell = (what: string, { sameEngineShare, apartP99Ms }: TwoTurnOutcome): void =>
     note(`${name}: ${(sameEngineShare * 100).toFixed(1)} % ${what} (p99 ${apartP99Ms.toFixed(0)} ms apart)`);
@@ -183,15 +176,12 @@ async function withFleet<Result>(
 const maxSetsPerFleet = 1_000;
 
 async function shareByRedis(options: MeasureOptions): Promise<ShareAndCost | undefined> {
-  const redis = await startRedisServer(options.ports);
-  if (!redis) {
-    options.note("redis-server is not installed: redis_same_engine_share is left out");
-    return undefined;
-  }
+  if (!hasRedisServer("redis_same_engine_share")) return undefined;
+  const redis = await startRedisServer();
   try {
     const kind = { routers: 2, sharing: "redis", kvEvents: false, redisUrl: redis.url } as const;
     return await withFleet(options, kind, (measure) => measure.share(options.sizes.waitMs));
   } finally {
-    await redis.stop();
+    await redis.close();
   }
 }

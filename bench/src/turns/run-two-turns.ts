@@ -1,6 +1,6 @@
 import { type Clock, createSeededRandom, type Scheduler } from "@espalier/core";
 import { type LoadClient, percentile, poissonArrivals, runOpenLoop } from "@espalier/simulator";
-import type { Conversation, Turn } from "./conversations.ts";
+import { type Conversation, type ConversationsOptions, createConversations, type Turn } from "./conversations.ts";
 
 export interface TwoTurnPorts {
   readonly client: LoadClient;
@@ -18,6 +18,20 @@ export interface TwoTurnOptions {
   readonly ratePerSecond: number;
   /** Seed of the arrivals. */
   readonly seed: number;
+}
+
+/** Conversations whose first turns go to the routers in turn, and second ones to the next router. */
+export function turnsAcross(
+  urls: readonly string[],
+  { ratePerSecond, ...conversations }: ConversationsOptions & Pick<TwoTurnOptions, "ratePerSecond">,
+): TwoTurnOptions {
+  return {
+    conversations: createConversations(conversations),
+    firstUrls: urls,
+    secondUrlOf: (index) => urls[(index + 1) % urls.length]!,
+    ratePerSecond,
+    seed: conversations.seed,
+  };
 }
 
 /** Where the two turns of one conversation went. */

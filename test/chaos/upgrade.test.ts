@@ -1,6 +1,7 @@
 import { hasRedisServer, startRedisServer, waitFor } from "@espalier/testing";
 import { afterAll, expect, onTestFinished, test } from "vitest";
 import { createRig } from "../integration/rig.ts";
+import { isDraining, setDraining } from "./engine-drain.ts";
 import { type FleetOptions, startFleet, untilWhole } from "./fleet.ts";
 import { haveEqualFacts } from "./mesh-views.ts";
 import { balance, restartEach } from "./rolling.ts";
@@ -36,14 +37,19 @@ async function meetsAny(router: RouterProcess, others: ReadonlyMap<string, Route
 }
 
 test(
-  "three routers of the other release are replaced by this one, and back: no request fails, no stream is cut",
+  "three routers are replaced by those of this release, and back: no request fails, no stream is cut, a drained engine stays drained",
   async () => {
     let checkout = older;
     const { fleet, routers, traffic } = await startTier(() => checkout);
     const ran = new Set(routers.values());
+    const { id: drained } = fleet.sims[0]!;
+    await setDraining(fleet.routers[0]!, drained, true);
     for (checkout of [newer, older]) {
       await restartEach(fleet, routers, traffic);
-      for (const router of routers.values()) ran.add(router);
+      for (const router of routers.values()) {
+        ran.add(router);
+        await waitFor(() => isDraining(router, drained), { what: `${drained} drained at ${router.id}` });
+      }
       await waitFor(() => haveEqualFacts([...routers.values()]), { what: "equal facts", deadlineMs: 30_000 });
     }
     await expectNoFailure(traffic, ran);

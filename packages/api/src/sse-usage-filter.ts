@@ -323,11 +323,16 @@ function mayBeError(bytes: Buffer, start: number, end: number): boolean {
 
 const blankLine = /\r\n\r?\n|\n\r?\n|\r\r/;
 /** Values that may tell of an error further in: reasons to finish, and the status in the Responses API. */
-const errorWords = /"(?:abort|failed)"|"finish_reason": ?"error"/;
+const errorWords = ['"abort"', '"failed"', '"finish_reason":"error"', '"finish_reason": "error"'].map((word) =>
+  Buffer.from(word),
+);
+
+/** Finds them among the bytes: an answer of 100 KB would else become a text first. */
+const hasErrorWord = (bytes: Buffer): boolean => errorWords.some((word) => bytes.includes(word));
 
 /** The status of an error at the end of a stream. */
 function endStatus(event: Buffer | undefined): number | undefined {
-  return event && errorWords.test(event.toString("latin1")) ? errorStatus(parseEventData(event)) : undefined;
+  return event && hasErrorWord(event) ? errorStatus(parseEventData(event)) : undefined;
 }
 
 /**
@@ -338,11 +343,13 @@ function endStatus(event: Buffer | undefined): number | undefined {
  * @returns `more` when a longer beginning must show that; undefined for an answer that begins as others
  */
 export function readAnswerHead(head: Buffer, ended: boolean): AnswerFault | "more" | undefined {
-  const text = head.toString("latin1", markBytes(head, 0)).trimStart();
-  if (text === "") return ended ? { kind: "empty", status: brokenStatus } : "more";
-  const isError = beginsError(text.slice(0, maxBeginningBytes));
+  let start = markBytes(head, 0);
+  while (start < head.length && isWhiteSpace(head[start]!)) start++;
+  if (start === head.length) return ended ? { kind: "empty", status: brokenStatus } : "more";
+  const isError = beginsError(head.toString("latin1", start, start + maxBeginningBytes));
+  if (isError === false && !hasErrorWord(head)) return undefined;
+  const text = head.toString("latin1", start);
   if (isError === "more") return ended || blankLine.test(text) ? undefined : "more";
-  if (!isError && !errorWords.test(text)) return undefined;
   const isEvents = !text.startsWith("{") && !text.startsWith("[");
   const end = isEvents ? text.search(blankLine) : -1;
   if (end < 0 && !ended) return "more";
@@ -350,6 +357,9 @@ export function readAnswerHead(head: Buffer, ended: boolean): AnswerFault | "mor
   const status = isEvents ? eventStatus(first, parseEventData(first)) : errorStatus(parseJson(first.toString("utf8")));
   return status === undefined ? undefined : { kind: "error", status };
 }
+
+/** As `trimStart` has it in Latin-1. */
+const isWhiteSpace = (byte: number): boolean => byte === space || (byte >= 0x09 && byte <= 0x0d) || byte === 0xa0;
 
 const noChoices = /"choices"\s*:\s*\[\s*\]/;
 

@@ -24,7 +24,7 @@ import {
 } from "./client-connections.ts";
 import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes, registerInferenceRoutes, registerModelRoutes } from "./inference-routes.ts";
-import { readBody, reserveDeclared, reservePieces } from "./read-body.ts";
+import { readBody, releaseBody, reserveDeclared, reservePieces } from "./read-body.ts";
 import { readRequestId } from "./request-ids.ts";
 import { registerStoredResponseRoutes } from "./stored-responses.ts";
 
@@ -229,12 +229,18 @@ function enter(
   try {
     if (context.connections.isRejected(request.raw.socket)) throw new EspalierError("too_many_connections");
     request.apiKeyName = admitHead(context, request);
-    reserveDeclared(context, request, reply.raw);
+    reserveDeclared(context, request);
   } catch (thrown) {
     done(asEspalierError(thrown));
     return;
   }
-  countInFlight(context, reply.raw);
+  // Before its body is read, so that incoming bodies are bounded and a drain waits for them.
+  const { inFlight, metrics } = context;
+  metrics.inFlight(++inFlight.count);
+  reply.raw.once("close", () => {
+    metrics.inFlight(--inFlight.count);
+    releaseBody(context, request);
+  });
   // After the checks, so that unauthorised requests cannot fill the span queue.
   if (context.tracer.isOn && request.routeOptions.config.endpointId) request.trace = beginTrace(context, request);
   done();
@@ -271,12 +277,6 @@ export function admitHead(
     throw new EspalierError("unsupported_media_type");
   }
   return keyName;
-}
-
-/** Counts a request before its body is read, so that incoming bodies are bounded and a drain waits for them. */
-function countInFlight({ inFlight, metrics }: RouterContext, response: ServerResponse): void {
-  metrics.inFlight(++inFlight.count);
-  response.once("close", () => metrics.inFlight(--inFlight.count));
 }
 
 function refuse(context: RouterContext, request: FastifyRequest, reply: FastifyReply, error: EspalierError): void {

@@ -1,4 +1,4 @@
-import type { IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingMessage } from "node:http";
 import { EspalierError } from "@espalier/core";
 import type { FastifyRequest } from "fastify";
 import { maxInlineBytes } from "../large-bodies/large-bodies.ts";
@@ -107,11 +107,11 @@ type BodyBudget = Pick<RouterContext, "inFlight" | "live">;
 
 /**
  * Reserves the declared length of a body before any of it is read. The reservation lasts until the answer begins: until
- * then the body may be resent.
+ * then the body may be resent. The caller releases it when the answer has closed.
  *
  * @throws EspalierError `overloaded` when it exceeds the budget
  */
-export function reserveDeclared(budget: BodyBudget, request: FastifyRequest, response: ServerResponse): void {
+export function reserveDeclared(budget: BodyBudget, request: FastifyRequest): void {
   const { headers } = request.raw;
   const declared = Number(headers["content-length"] ?? 0);
   if (declared === 0 && headers["transfer-encoding"] === undefined) return;
@@ -121,7 +121,6 @@ export function reserveDeclared(budget: BodyBudget, request: FastifyRequest, res
   const { inFlight } = budget;
   inFlight.bodyBytes += declared;
   request.reservedBytes = declared;
-  response.once("close", () => releaseBody(budget, request));
 }
 
 /** Releases a body and its reservation. It is not resent once the answer has begun. */

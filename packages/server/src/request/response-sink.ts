@@ -26,7 +26,8 @@ export interface ClientResponse {
   readonly headersSent: boolean;
   readonly writableNeedDrain: boolean;
   once(event: "close" | "drain", listener: () => void): unknown;
-  /** Headers set before the answer began; only answers over HTTP have them. */
+  /** Headers set before the answer began, and their names; only answers over HTTP have them. */
+  getHeaderNames?(): readonly string[];
   getHeaders?(): Readonly<Record<string, unknown>>;
   /** @param pairs flat header names and values; a list is of several lines */
   writeHead(status: number, pairs: (string | string[])[]): unknown;
@@ -58,7 +59,7 @@ export class ResponseSink {
    */
   begin(status: number, pairs: readonly string[], filter: BodyFilter | undefined): void {
     this.#filter = filter;
-    this.#response.writeHead(status, withOwn(pairs, this.#response.getHeaders?.()));
+    this.#response.writeHead(status, withOwn(pairs, this.#response));
   }
 
   /** @returns false when the client is behind: wait for the response's `drain` */
@@ -121,8 +122,12 @@ export class ResponseSink {
  * An engine's headers do not replace those that the router has set, and what varies does so by both. Node keeps one line of a name
  * where headers are set already, so lines of one name become one value.
  */
-function withOwn(pairs: readonly string[], own: Readonly<Record<string, unknown>> = {}): (string | string[])[] {
-  if (Object.keys(own).length === 0) return pairs as string[];
+function withOwn(
+  pairs: readonly string[],
+  response: Pick<ClientResponse, "getHeaderNames" | "getHeaders">,
+): (string | string[])[] {
+  if (!response.getHeaderNames?.().length) return pairs as string[];
+  const own = response.getHeaders?.() ?? {};
   const merged = new Map<string, string[]>();
   for (let at = 0; at < pairs.length; at += 2) {
     const name = pairs[at]!.toLowerCase();

@@ -41,7 +41,6 @@ export {
   isNamed,
   PiecedBody,
   type Proxy,
-  type ProxyDeps,
   type ProxyOptionsInput,
   type ResendGuard,
   type RunningAttempt,

@@ -14,14 +14,7 @@ import {
   systemRandom,
   systemScheduler,
 } from "@espalier/core";
-import {
-  createFleet,
-  createProxy,
-  type Proxy as EngineProxy,
-  type FleetOptionsInput,
-  type ProxyDeps,
-  watchFile,
-} from "@espalier/engines";
+import { createFleet, createProxy, type Proxy as EngineProxy, watchFile } from "@espalier/engines";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import {
   type CopyRents,
@@ -160,7 +153,7 @@ export function createContext(
       ...{ others: mesh?.load, usage: mesh?.replica.usage },
     }),
     overflow: new Overflow({
-      ...{ config, clock, scheduler, meter, channel: mesh?.replica.notes, proxyOptions: proxyOptions(config) },
+      ...{ config, clock, scheduler, meter, channel: mesh?.replica.notes },
     }),
     overload: createOverload({
       ...{ clock, scheduler, logger, meter, limits: () => live.current.limits },
@@ -207,17 +200,22 @@ function createEngineSide(
   { openFiles, ...release }: RouterRelease & { readonly openFiles: number },
 ) {
   const { clock, scheduler } = ports;
-  const proxy = createProxy({ clock, scheduler, options: proxyOptions(config) });
+  const proxy = createProxy({
+    clock,
+    scheduler,
+    options: { ...config.timeouts, ...config.limits, tls: readEngineTls(config.engineTls) },
+  });
   const http = createControlClient(proxy.httpClient, config);
   const lookups = createControlClient(proxy.lookupClient, config);
   const index = createPrefixIndex({ maxTargets: maxKnownTargets });
   const mesh = createMeshParts({ config, index, release, ...ports });
+  const { health, scrape, breaker } = config;
   const kvPools = poolTargets(config.kvPools, (key, at) => mesh?.fleetSharing.indexOf(key) ?? asTargetIndex(at));
   const fleet = createFleet({
-    ...{ ...ports, http, options: fleetOptions(config) },
+    ...{ ...ports, http, options: { health, scrape, breaker } },
     adapters: Object.entries(config.models.adapters).map(([name, { model }]) => ({ name, model })),
     ...(mesh ? { sharing: mesh.fleetSharing } : { firstIndex: kvPools.length }),
-    ...(config.scrape.intervalMs === undefined && { metricsEveryMs }),
+    ...(scrape.intervalMs === undefined && { metricsEveryMs }),
   });
   const prefix = createPrefixParts({
     ...ports,
@@ -312,24 +310,4 @@ function createTracingParts({ config, meter, instanceId, ...parts }: TracingPart
     instanceId: instanceId(),
     meters: createSpanMeters(meter),
   });
-}
-
-/** The proxy's part of a configuration. */
-export function proxyOptions({ timeouts, limits, engineTls }: CompiledConfig): NonNullable<ProxyDeps["options"]> {
-  return {
-    connectTimeoutMs: timeouts.connectMs,
-    headersTimeoutMs: timeouts.firstByteMs,
-    idleTimeoutMs: timeouts.idleMs,
-    clientWriteTimeoutMs: timeouts.clientWriteMs,
-    keepAliveTimeoutMs: timeouts.engineKeepAliveMs,
-    maxConnectionsPerEngine: limits.maxConnectionsPerEngine,
-    maxQueuedPerEngine: limits.maxQueuedPerEngine,
-    tls: readEngineTls(engineTls),
-  };
-}
-
-/** The fleet's part of a configuration. */
-export function fleetOptions({ health, scrape, breaker }: CompiledConfig): FleetOptionsInput {
-  const { intervalMs, ...others } = scrape;
-  return { health, scrape: intervalMs === undefined ? others : { ...others, intervalMs }, breaker };
 }

@@ -20,7 +20,7 @@ import { createPastDecisions } from "./admin/past-decisions.ts";
 import { type PickerAddresses, statusOf } from "./admin/router-status.ts";
 import { type CompiledConfig, describeConfig } from "./config/index.ts";
 import { createContext } from "./create-context.ts";
-import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
+import { createDataPlaneApp } from "./data-plane/data-plane-app.ts";
 import { createEndpointPicker } from "./endpoint-picker/picker-parts.ts";
 import type { Auth } from "./extensions/auth.ts";
 import type { Hooks } from "./extensions/hooks.ts";
@@ -137,7 +137,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     return reloader.reload(trigger);
   };
 
-  const dataApp = createDataPlaneApp(context, listenerSettings(config), readiness);
+  const dataApp = createDataPlaneApp(context, readiness);
   const data = createListener(dataApp, { ...config.listen, isShared: true });
   const dashboard = createDashboardParts({
     ...{ config, context, clock, scheduler, logger, page: dependencies.dashboard, meter: metrics.meter },

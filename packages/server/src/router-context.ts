@@ -1,4 +1,3 @@
-import type { SessionKeySource } from "@espalier/api";
 import type { Clock, Logger, Random, Scheduler, Tracer } from "@espalier/core";
 import type { Proxy as EngineProxy, Fleet, InferenceTables } from "@espalier/engines";
 import type { PrefixIndex } from "@espalier/prefix-index";
@@ -15,7 +14,6 @@ import type { AdapterLoader } from "./adapters/adapter-loader.ts";
 import type { AdapterUse } from "./adapters/adapter-use.ts";
 import type { DecisionFeed, DescribedDecision } from "./admin/decision-feed.ts";
 import type { Recorder } from "./admin/recorder.ts";
-import type { ApiKey } from "./data-plane/data-plane-app.ts";
 import type { RequestMetrics } from "./data-plane/request-metrics.ts";
 import type { ResponseFinder, StoredResponses } from "./data-plane/stored-responses.ts";
 import type { CheckIdentity } from "./extensions/auth.ts";
@@ -34,24 +32,6 @@ import type { RelayParts } from "./request/relay.ts";
 import type { SplitParts } from "./request/split-parts.ts";
 import type { AdmissionParts } from "./routing/admission-parts.ts";
 import type { Pools } from "./routing/pools.ts";
-
-/** The data plane's part of the configuration. */
-export interface DataPlaneSettings {
-  readonly apiKeys: readonly ApiKey[];
-  /** Origins of browser pages that may call the API; `*` allows all. */
-  readonly corsOrigins: readonly string[];
-  readonly sessionKeyLadder: readonly SessionKeySource[];
-  readonly maxNesting: number;
-  readonly maxConcurrentRequests: number;
-  readonly maxBodyBytesInFlight: number;
-  readonly injectUsage: boolean;
-  /** Time from a request's arrival until its answer must be complete; no limit by default. */
-  readonly answerMs: number | undefined;
-  /** Whether clients may say where engines fetch KV blocks. */
-  readonly trustTransferFields: boolean;
-  /** Patterns of additional paths that are passed on; `*` matches any run of characters. */
-  readonly forwardPaths: readonly string[];
-}
 
 /** What the routes of the data plane work with. */
 export interface RouterContext {

@@ -13,7 +13,7 @@ import {
 } from "@espalier/core";
 import type { CompiledConfig } from "./config/index.ts";
 import { createContext } from "./create-context.ts";
-import { createDataPlaneApp, listenerSettings } from "./data-plane/data-plane-app.ts";
+import { createDataPlaneApp } from "./data-plane/data-plane-app.ts";
 import { createListener } from "./lifecycle/listener.ts";
 import { createMetrics } from "./telemetry/index.ts";
 
@@ -81,7 +81,7 @@ async function exercise(options: WarmUpOptions, signal: AbortSignal): Promise<vo
     const context = createContext({ config, logger: silentLogger, clock, scheduler, random }, meter, {
       servers: () => [],
     });
-    const app = createDataPlaneApp(context, listenerSettings(config), () => ({ ready: true, reasons: [] }));
+    const app = createDataPlaneApp(context, () => ({ ready: true, reasons: [] }));
     const listener = createListener(app, { ...config.listen, isShared: false });
     const { proxy, mesh, prefix, fleet, sources } = context;
     const router = startTogether([proxy, ...(mesh ? [mesh] : []), prefix, fleet, sources, listener]);

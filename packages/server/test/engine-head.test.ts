@@ -8,16 +8,16 @@ const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
 interface Changes {
   readonly trustTransferFields?: boolean;
-  readonly corsOrigins?: readonly string[];
+  readonly origins?: readonly string[];
   readonly forwardAuthorization?: boolean;
 }
 
 /** What engines get of these headers, without those that the router adds. */
 function passed(rawHeaders: readonly string[], changes: Changes = {}): readonly string[] {
-  const { trustTransferFields = false, corsOrigins = [], forwardAuthorization = false } = changes;
+  const { trustTransferFields = false, origins = [], forwardAuthorization = false } = changes;
   const headers: Record<string, string> = {};
   for (let at = 0; at < rawHeaders.length; at += 2) headers[rawHeaders[at]!.toLowerCase()] = rawHeaders[at + 1]!;
-  const context = { random: createSeededRandom(1), live: { settings: { trustTransferFields, corsOrigins } } };
+  const context = { random: createSeededRandom(1), live: { current: { trustTransferFields, cors: { origins } } } };
   const request = { id: "r-1", headers, trace: undefined, raw: { rawHeaders, socket: { remoteAddress: "192.0.2.1" } } };
   const head = engineHead(context as unknown as RouterContext, request as unknown as ClientRequest, {
     forwardAuthorization,
@@ -43,7 +43,7 @@ test("headers that name ranks and engines are taken out with their values, howev
 test("a tracestate goes on only with a valid traceparent, and an origin only where the router answers no pages", () => {
   const raw = ["Tracestate", "a=1", "Origin", "http://page.example"];
   expect(passed(raw)).toEqual(["Origin", "http://page.example"]);
-  expect(passed([...raw, "Traceparent", traceparent], { corsOrigins: ["*"] })).toEqual(["Tracestate", "a=1"]);
+  expect(passed([...raw, "Traceparent", traceparent], { origins: ["*"] })).toEqual(["Tracestate", "a=1"]);
 });
 
 test("what any `connection` lists goes, and credentials unless they are to be forwarded", () => {

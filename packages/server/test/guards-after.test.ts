@@ -38,7 +38,7 @@ async function routers() {
   const all = [0, 1].map((self) => {
     return new Overflow({
       ...{ config: { overflow: [backend] } as unknown as CompiledConfig, clock: time.clock, scheduler: time.scheduler },
-      ...{ meter: silentMeter, channel: channelOf(self), proxyOptions: {} },
+      ...{ meter: silentMeter, channel: channelOf(self) },
     });
   });
   for (const overflow of all) await overflow.start();

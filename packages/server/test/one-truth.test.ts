@@ -3,7 +3,7 @@ import { defaultFleetOptions, defaultProxyOptions } from "@espalier/engines";
 import { createPolicy, policyCatalogue, policyNames, writtenDefault } from "@espalier/policies";
 import { expect, test } from "vitest";
 import { flagCatalogue, loadConfig } from "../src/config/index.ts";
-import { fleetOptions, proxyOptions } from "../src/create-context.ts";
+import { readEngineTls } from "../src/lifecycle/certificates.ts";
 
 /*
  * Features do not import features, so some facts stand in the schema of the configuration and in the package that they
@@ -34,16 +34,18 @@ test("the default session keys are the same", () => {
 });
 
 test("the defaults of the fleet are those of the configuration", () => {
-  const { health, scrape, breaker } = fleetOptions(standard);
-  expect(defaultFleetOptions.health).toMatchObject(health ?? {});
-  expect(defaultFleetOptions.scrape).toMatchObject(scrape ?? {});
+  const { health, breaker } = standard;
+  const { intervalMs, ...scrape } = standard.scrape;
+  expect(intervalMs).toBeUndefined();
+  expect(defaultFleetOptions.health).toMatchObject(health);
+  expect(defaultFleetOptions.scrape).toMatchObject(scrape);
   expect(defaultFleetOptions.breaker).toEqual(breaker);
 });
 
 test("the defaults of the proxy are those of the configuration", () => {
-  const { tls, ...options } = proxyOptions(standard);
-  expect(defaultProxyOptions).toMatchObject(options);
-  expect(tls).toEqual({ rejectUnauthorized: true });
+  const { tls: _, ...options } = defaultProxyOptions;
+  expect({ ...standard.timeouts, ...standard.limits }).toMatchObject(options);
+  expect(readEngineTls(standard.engineTls)).toEqual({ rejectUnauthorized: true });
 });
 
 test("every section of the configuration can be set from outside, secrets in lists aside", () => {

@@ -58,7 +58,7 @@ describe("a reload", () => {
       needsRestart: ["listen.port"],
       error: undefined,
     });
-    expect(live.settings.maxNesting).toBe(9);
+    expect(live.current.limits.maxNesting).toBe(9);
     expect(live.current.listen.port).toBe(1);
     expect(taken.map(({ policy }) => policy.name)).toEqual(["random"]);
     expect(logger.lines.map(({ level, message }) => `${level} ${message}`)).toEqual([
@@ -73,7 +73,7 @@ describe("a reload", () => {
     await written("polcy: random\nlimits: { max-nesting: 9 }\n");
     await touched();
     expect(live.current.policy.name).toBe("least_work");
-    expect(live.settings.maxNesting).toBe(read("").limits.maxNesting);
+    expect(live.current.limits.maxNesting).toBe(read("").limits.maxNesting);
     expect(reloader.last?.error).toMatchObject({ code: "config_invalid", message: expect.stringContaining("polcy") });
     expect(logger.lines).toHaveLength(1);
     const { body } = await metrics.render();
@@ -200,14 +200,14 @@ describe("what a reload changes", () => {
   test("keys of clients", () => {
     const { live } = start("api-keys: [{ name: a, key: key-number-one }]\n");
     live.apply(read("api-keys: [{ name: b, key: key-number-two }]\n"));
-    expect(live.settings.apiKeys.map(({ name }) => name)).toEqual(["b"]);
+    expect(live.current.apiKeys.map(({ name }) => name)).toEqual(["b"]);
   });
 
   test("nothing at all, when a policy's options contradict each other", () => {
     const { live, pools } = start("policy: least_work\nlimits: { max-nesting: 7 }\n");
     const broken = { ...read("limits: { max-nesting: 8 }\n"), policy: { name: "no_such_policy", options: {} } };
     expect(() => live.apply(broken)).toThrow(EspalierError);
-    expect(live.settings.maxNesting).toBe(7);
+    expect(live.current.limits.maxNesting).toBe(7);
     expect(pools.settingsFor("a").policy.name).toBe("least_work");
   });
 });

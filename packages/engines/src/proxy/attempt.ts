@@ -44,10 +44,10 @@ export interface AttemptOwner {
 }
 
 export interface AttemptLimits {
-  readonly connectTimeoutMs: number;
-  readonly headersTimeoutMs: number;
-  readonly idleTimeoutMs: number;
-  readonly clientWriteTimeoutMs: number;
+  readonly connectMs: number;
+  readonly firstByteMs: number;
+  readonly idleMs: number;
+  readonly clientWriteMs: number;
 }
 
 /** Limits resends of one client's request; shared by everything that is sent for it. */
@@ -205,17 +205,17 @@ export class Attempt implements RunningAttempt, Dispatcher.DispatchHandler, Conn
     }
     switch (this.#phase) {
       case "queued":
-        if (nowMs - this.#startedAtMs >= this.#limits.headersTimeoutMs) this.#overdue("overloaded", "overloaded");
+        if (nowMs - this.#startedAtMs >= this.#limits.firstByteMs) this.#overdue("overloaded", "overloaded");
         break;
       case "dialling":
-        if (nowMs - this.#sinceMs >= this.#limits.connectTimeoutMs) this.#overdue("connect", "upstream_connect_failed");
+        if (nowMs - this.#sinceMs >= this.#limits.connectMs) this.#overdue("connect", "upstream_connect_failed");
         break;
       case "sent":
       case "headed":
-        if (nowMs - this.#startedAtMs >= this.#limits.headersTimeoutMs) this.#overdue("timeout", "upstream_timeout");
+        if (nowMs - this.#startedAtMs >= this.#limits.firstByteMs) this.#overdue("timeout", "upstream_timeout");
         break;
       case "begun":
-        if (this.#owner.awaitsContent && nowMs - this.#startedAtMs >= this.#limits.headersTimeoutMs)
+        if (this.#owner.awaitsContent && nowMs - this.#startedAtMs >= this.#limits.firstByteMs)
           this.#overdue("timeout", "upstream_timeout");
         else this.#sweepBody(nowMs);
         break;
@@ -232,8 +232,8 @@ export class Attempt implements RunningAttempt, Dispatcher.DispatchHandler, Conn
       return;
     }
     const silentMs = nowMs - this.#sinceMs;
-    if (!this.#paused && silentMs >= this.#limits.idleTimeoutMs) this.#overdue("timeout", "upstream_timeout");
-    else if (this.#paused && silentMs >= this.#limits.clientWriteTimeoutMs) this.#end(() => this.#owner.stalled());
+    if (!this.#paused && silentMs >= this.#limits.idleMs) this.#overdue("timeout", "upstream_timeout");
+    else if (this.#paused && silentMs >= this.#limits.clientWriteMs) this.#end(() => this.#owner.stalled());
   }
 
   #overdue(kind: FailureKind, code: ErrorCode): void {

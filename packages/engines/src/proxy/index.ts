@@ -8,5 +8,5 @@ export { createControlHttp } from "./control-http.ts";
 export type { FailureKind } from "./failure.ts";
 export { answerHeaders, dropHeader, isNamed, requestHeaders, retryAfterMs } from "./headers.ts";
 export { defaultProxyOptions, type ProxyOptionsInput, type TlsOptions } from "./options.ts";
-export { type AttemptRequest, createProxy, type Proxy, type ProxyDeps } from "./proxy.ts";
+export { type AttemptRequest, createProxy, type Proxy } from "./proxy.ts";
 export type { SideCall, SideOutcome, SideRequest, Upstream } from "./side-request.ts";

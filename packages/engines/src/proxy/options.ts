@@ -16,18 +16,18 @@ export interface CurrentTls {
 
 export interface ProxyOptions {
   /** From the dial to an open connection. */
-  readonly connectTimeoutMs: number;
+  readonly connectMs: number;
   /** From the start of an attempt to the first byte of the engine's body. A long prefill must fit. */
-  readonly headersTimeoutMs: number;
+  readonly firstByteMs: number;
   /** Between two chunks of a body. */
-  readonly idleTimeoutMs: number;
+  readonly idleMs: number;
   /** How long a client may leave a full buffer unread before it counts as gone. */
-  readonly clientWriteTimeoutMs: number;
+  readonly clientWriteMs: number;
   readonly maxConnectionsPerEngine: number;
   /** Most requests that wait for a connection to one engine. Beyond it the next engine is tried. */
   readonly maxQueuedPerEngine: number;
   /** How long an idle connection stays open, unless the engine names a time. uvicorn closes its own after 5 s. */
-  readonly keepAliveTimeoutMs: number;
+  readonly engineKeepAliveMs: number;
   readonly tls: TlsOptions;
 }
 
@@ -35,12 +35,12 @@ export interface ProxyOptions {
 export type ProxyOptionsInput = Partial<ProxyOptions>;
 
 export const defaultProxyOptions: ProxyOptions = {
-  connectTimeoutMs: 2_000,
-  headersTimeoutMs: 600_000,
-  idleTimeoutMs: 300_000,
-  clientWriteTimeoutMs: 300_000,
+  connectMs: 2_000,
+  firstByteMs: 600_000,
+  idleMs: 300_000,
+  clientWriteMs: 300_000,
   maxConnectionsPerEngine: 1_024,
   maxQueuedPerEngine: 1_024,
-  keepAliveTimeoutMs: 4_000,
+  engineKeepAliveMs: 4_000,
   tls: {},
 };

@@ -56,7 +56,7 @@ export interface Proxy extends Startable {
 /** Builds the proxy; nothing is opened before the first request. */
 export function createProxy(deps: ProxyDeps): Proxy {
   const options = { ...defaultProxyOptions, ...deps.options };
-  const { keepAliveTimeoutMs } = options;
+  const { engineKeepAliveMs: keepAliveTimeoutMs } = options;
   const tls = { current: options.tls };
   const pools = createUpstreamPools({
     maxConnections: options.maxConnectionsPerEngine,

@@ -61,8 +61,10 @@ export interface FleetOptions {
   readonly models: ModelsOptions;
 }
 
+type Given<Section> = { readonly [Option in keyof Section]?: Section[Option] | undefined };
+
 /** Options as written. Missing ones are taken from `defaultFleetOptions`. */
-export type FleetOptionsInput = { readonly [Section in keyof FleetOptions]?: Partial<FleetOptions[Section]> };
+export type FleetOptionsInput = { readonly [Section in keyof FleetOptions]?: Given<FleetOptions[Section]> };
 
 export const defaultFleetOptions: FleetOptions = {
   health: {
@@ -99,9 +101,13 @@ export const defaultFleetOptions: FleetOptions = {
 
 export function completeFleetOptions(input: FleetOptionsInput): FleetOptions {
   return {
-    health: { ...defaultFleetOptions.health, ...input.health },
-    breaker: { ...defaultFleetOptions.breaker, ...input.breaker },
-    scrape: { ...defaultFleetOptions.scrape, ...input.scrape },
-    models: { ...defaultFleetOptions.models, ...input.models },
+    health: complete(defaultFleetOptions.health, input.health),
+    breaker: complete(defaultFleetOptions.breaker, input.breaker),
+    scrape: complete(defaultFleetOptions.scrape, input.scrape),
+    models: complete(defaultFleetOptions.models, input.models),
   };
+}
+
+function complete<Section extends object>(standard: Section, input: Given<Section> = {}): Section {
+  return { ...standard, ...Object.fromEntries(Object.entries(input).filter(([, value]) => value !== undefined)) };
 }

@@ -80,7 +80,7 @@ test("it ends with the proxy, and there is room for as many as for a client's", 
 test("an engine that is silent for too long", async () => {
   const time = createVirtualTime();
   const engine = await httpEngine(() => {});
-  const { proxy } = await attemptRig({ time, options: { headersTimeoutMs: 5_000 } });
+  const { proxy } = await attemptRig({ time, options: { firstByteMs: 5_000 } });
   const call = proxy.sendSide(requestTo(engine.url));
   await waitFor(() => engine.requests.length > 0, { what: "a request" });
   await time.advance(5_300);

@@ -5,8 +5,7 @@ import { type ApiFamily, endpoints } from "@espalier/api";
 import { asEspalierError, EspalierError, systemAfterPoll } from "@espalier/core";
 import type { FastifyHttpOptions, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import fastify from "fastify";
-import type { CompiledConfig } from "../config/index.ts";
-import { httpsOptions, readTls, type TlsMaterial } from "../lifecycle/certificates.ts";
+import { httpsOptions, readTls } from "../lifecycle/certificates.ts";
 import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
 import { headFault, originForm } from "../lifecycle/request-head.ts";
 import { closing, countRefusal } from "../request/answer-request.ts";
@@ -46,42 +45,19 @@ declare module "fastify" {
   }
 }
 
-/** How the listener treats connections. Times in milliseconds, sizes in bytes. */
-export interface ListenerSettings {
-  readonly maxBodyBytes: number;
-  readonly maxHeaderBytes: number;
-  readonly requestReceiveMs: number;
-  readonly keepAliveMs: number;
-  readonly tls?: TlsMaterial;
-}
-
-/** The listener's part of a configuration. */
-export function listenerSettings({ listen, limits, timeouts }: CompiledConfig): ListenerSettings {
-  return {
-    maxBodyBytes: limits.maxBodyBytes,
-    maxHeaderBytes: limits.maxHeaderBytes,
-    requestReceiveMs: timeouts.requestReceiveMs,
-    keepAliveMs: timeouts.keepAliveMs,
-    ...(listen.tls ? { tls: readTls(listen.tls) } : {}),
-  };
-}
-
 /** Longer bodies of requests that nobody serves are not read. */
 const maxUnservedBytes = 65_536;
 
 /** The application that clients talk to. */
-export function createDataPlaneApp(
-  context: RouterContext,
-  listener: ListenerSettings,
-  readiness: () => Readiness,
-): FastifyInstance {
+export function createDataPlaneApp(context: RouterContext, readiness: () => Readiness): FastifyInstance {
+  const { listen, limits } = context.live.current;
   const openAnswers = createOpenAnswers();
-  const app = createFastify(context, listener, openAnswers);
+  const app = createFastify(context, openAnswers);
   openAnswers.watch(app);
   const acceptFirst = createAcceptFirst(context.clock, systemAfterPoll);
   acceptFirst.watch(app.server);
   answerExpectations(app, context);
-  if (!listener.tls) allowHalfClose(app.server, openAnswers, context.scheduler);
+  if (!listen.tls) allowHalfClose(app.server, openAnswers, context.scheduler);
   app.decorateRequest("apiKeyName", undefined);
   app.decorateRequest("trace", undefined);
   app.decorateRequest("reservedBytes", 0);
@@ -89,7 +65,7 @@ export function createDataPlaneApp(
   // JSON is registered by name too: for any other type fastify searches its parsers on each request.
   for (const type of ["application/json", "*"]) {
     app.addContentTypeParser(type, (request, payload, done) =>
-      readBody(payload, { maxBytes: listener.maxBodyBytes, onPiece: reservePieces(context, request) }, done),
+      readBody(payload, { maxBytes: limits.maxBodyBytes, onPiece: reservePieces(context, request) }, done),
     );
   }
   app.setErrorHandler((error, request, reply) => {
@@ -133,7 +109,7 @@ export function createDataPlaneApp(
         notFound(context, app, request, reply);
         return;
       }
-      if (expect !== undefined && Number(length) <= listener.maxBodyBytes) reply.raw.writeContinue();
+      if (expect !== undefined && Number(length) <= limits.maxBodyBytes) reply.raw.writeContinue();
       done();
     });
     registerModelRoutes(served, context);
@@ -157,11 +133,11 @@ function applyCors(
   request: FastifyRequest,
   reply: FastifyReply,
 ): boolean {
-  const { corsOrigins } = context.live.settings;
-  if (corsOrigins.length === 0) return false;
+  const { origins } = context.live.current.cors;
+  if (origins.length === 0) return false;
   // Also of an answer to no page: a cache may show it to one.
-  if (!corsOrigins.includes("*")) reply.raw.setHeader("vary", "origin");
-  const headers = corsHeaders(corsOrigins, request.headers.origin);
+  if (!origins.includes("*")) reply.raw.setHeader("vary", "origin");
+  const headers = corsHeaders(origins, request.headers.origin);
   if (!headers) return false;
   for (const [name, value] of Object.entries(headers)) reply.raw.setHeader(name, value);
   const methods = isPreflight(request) ? allowedMethods(app, pathOf(request)) : [];
@@ -186,35 +162,35 @@ function answerExpectations(app: FastifyInstance, context: RouterContext): void 
 /** Longest path segment that can be a parameter: the id of a stored response. */
 const maxParamLength = 256;
 
-function createFastify(context: RouterContext, listener: ListenerSettings, openAnswers: OpenAnswers): FastifyInstance {
+function createFastify(context: RouterContext, openAnswers: OpenAnswers): FastifyInstance {
   const { random, live } = context;
+  const { listen, limits, timeouts } = live.current;
   const http = {
-    maxHeaderSize: listener.maxHeaderBytes,
+    maxHeaderSize: limits.maxHeaderBytes,
     // `headFault` checks this and reports it.
     requireHostHeader: false,
     connectionsCheckingInterval: 1_000,
     // Fastify sets it on the server too late: Node ignores it then, because its own limit for headers is longer.
-    requestTimeout: listener.requestReceiveMs,
+    requestTimeout: timeouts.requestReceiveMs,
   };
   const options = {
     logger: false,
-    bodyLimit: listener.maxBodyBytes,
-    requestTimeout: listener.requestReceiveMs,
-    keepAliveTimeout: listener.keepAliveMs,
+    bodyLimit: limits.maxBodyBytes,
+    requestTimeout: timeouts.requestReceiveMs,
+    keepAliveTimeout: timeouts.keepAliveMs,
     forceCloseConnections: false,
     routerOptions: { ignoreTrailingSlash: true, maxParamLength },
     rewriteUrl: originForm,
     genReqId: ({ headers }: { headers: Record<string, string | string[] | undefined> }) =>
-      readRequestId(headers["x-request-id"], random, live.settings.trustTransferFields),
+      readRequestId(headers["x-request-id"], random, live.current.trustTransferFields),
     clientErrorHandler: (error: ClientError, socket: Socket) =>
-      answerClientError(openAnswers, error, socket, listener.maxHeaderBytes),
+      answerClientError(openAnswers, error, socket, limits.maxHeaderBytes),
     frameworkErrors(error: unknown, request: FastifyRequest, reply: FastifyReply) {
       reply.hijack();
       refuse(context, request, reply, fromFastifyError(error as never, context.logger, request.id));
     },
   };
-  const { tls } = listener;
-  const https = tls && { ...http, ...httpsOptions(tls) };
+  const https = listen.tls && { ...http, ...httpsOptions(readTls(listen.tls)) };
   // Node's HTTPS server implements the whole interface of its HTTP server, but fastify's types distinguish them.
   return fastify({ ...options, ...(https ? { https } : { http }) } as FastifyHttpOptions<Server>);
 }
@@ -258,14 +234,11 @@ export function admitHead(
     readonly routeOptions: { readonly config?: { readonly anyBody?: boolean } };
   },
 ): string | undefined {
-  const {
-    inFlight,
-    overload,
-    live: { settings },
-  } = context;
-  const keyName = context.checkIdentity ? request.apiKeyName : authenticate(settings.apiKeys, request.headers);
+  const { inFlight, overload } = context;
+  const { apiKeys, limits } = context.live.current;
+  const keyName = context.checkIdentity ? request.apiKeyName : authenticate(apiKeys, request.headers);
   if (inFlight.count >= context.descriptors.requests) throw new EspalierError("out_of_descriptors");
-  if (inFlight.count >= settings.maxConcurrentRequests) throw new EspalierError("overloaded");
+  if (inFlight.count >= limits.maxConcurrentRequests) throw new EspalierError("overloaded");
   overload.admit();
   const encoding = request.headers["content-encoding"];
   // SGLang's name for it.

@@ -41,7 +41,8 @@ export function planInference(
 ): PlannedRequest | Promise<PlannedRequest> {
   const acceptedMs = context.clock.nowMs();
   const received = Buffer.isBuffer(request.body) ? request.body : noBody;
-  const { maxNesting: maxDepth, trustTransferFields: trustsTransferFields } = context.live.settings;
+  const { limits, trustTransferFields: trustsTransferFields } = context.live.current;
+  const maxDepth = limits.maxNesting;
   const body = scanInline(received, maxDepth);
   if (!body) {
     return context.largeBodies
@@ -81,11 +82,11 @@ function planView(
   onlyEngine: string | undefined,
 ): PlannedRequest | Promise<PlannedRequest> {
   const { endpoint } = view;
-  const sessionKey = readSessionKey(context.live.settings.sessionKeyLadder, request.headers, view);
+  const sessionKey = readSessionKey(context.live.current.sessionKey, request.headers, view);
   const named = { model: request.modelName ?? view.model, adapter: view.adapter, sessionKey };
   const api = { endpoint: endpoint.id, path: endpoint.path };
   const { model, pool, targets, parent, serves } = resolvePool(context, named, api);
-  const injectsUsage = context.live.settings.injectUsage && request.isAnswerSeen !== false;
+  const injectsUsage = context.live.current.injectUsage && request.isAnswerSeen !== false;
   const stripUsage = injectsUsage && view.canAddUsage;
   const renamed = view.model !== undefined && view.model !== model;
   const { service, bodyFields, fieldsFor } = planService(context, request, view);
@@ -145,7 +146,7 @@ function planView(
     overflow,
     service,
     acceptedMs,
-    answerDueMs: acceptedMs + (context.live.settings.answerMs ?? Number.POSITIVE_INFINITY),
+    answerDueMs: acceptedMs + (context.live.current.timeouts.answerMs ?? Number.POSITIVE_INFINITY),
   });
   const { readsPrefixes } = pool.policy;
   if (!(readsPrefixes || recorder.isOn) || endpoint.kind !== "generate") return plan(undefined);
@@ -189,7 +190,7 @@ function queryOf(url: string): string {
  * @throws EspalierError `config_invalid` for a path that the router serves itself or that is listed twice
  */
 export function registerForwardRoutes(app: FastifyInstance, context: RouterContext): void {
-  for (const path of context.live.settings.forwardPaths) {
+  for (const path of context.live.current.forwardPaths) {
     try {
       app.route({
         method: ["GET", "POST", "PUT", "PATCH", "DELETE"],
@@ -239,7 +240,7 @@ export function readForwarded(
   if (!body) return named;
   const forwarded = {
     contentType: headers["content-type"],
-    trustsTransferFields: live.settings.trustTransferFields,
+    trustsTransferFields: live.current.trustTransferFields,
   };
   if (body.length > largeBodyBytes) {
     return largeBodies.readForwarded(body, forwarded).then((model) => named ?? model);

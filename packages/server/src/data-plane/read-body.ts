@@ -156,7 +156,7 @@ export function reservePiece(budget: BodyBudget, request: ReservingRequest, byte
  * @param reserved bytes of it that are reserved already
  */
 function fits({ inFlight, live }: BodyBudget, reserved: number, bytes: number): boolean {
-  return inFlight.bodyBytes === reserved || inFlight.bodyBytes + bytes <= live.settings.maxBodyBytesInFlight;
+  return inFlight.bodyBytes === reserved || inFlight.bodyBytes + bytes <= live.current.limits.maxBodyBytesInFlight;
 }
 
 const budgetExceeded = (): EspalierError =>

@@ -101,7 +101,7 @@ export class GatewayRequest implements ClientRequest, ExchangeOwner {
     this.raw = { rawHeaders, socket: {} };
     this.isAnswerSeen = head.showsAnswer;
     this.modelName = headers["x-llm-d-model-name-rewrite"] ?? headers["x-gateway-model-name-rewrite"];
-    this.id = readRequestId(headers["x-request-id"], context.random, context.live.settings.trustTransferFields);
+    this.id = readRequestId(headers["x-request-id"], context.random, context.live.current.trustTransferFields);
     this.#endpoint = head.method === "POST" ? endpointAt(head.path) : undefined;
     const endpointId = this.#endpoint?.id ?? "forwarded";
     this.routeOptions = { url: this.#endpoint?.path, config: { endpointId } };
@@ -319,7 +319,7 @@ function planOther(context: RouterContext, request: GatewayRequest): PlannedRequ
 
 /** Plans a request whose body is not shown, by its headers. */
 function planHead(context: RouterContext, request: GatewayRequest, { headers }: RequestHead): PlannedRequest {
-  const ladder = context.live.settings.sessionKeyLadder.filter(({ from }) => from === "header");
+  const ladder = context.live.current.sessionKey.filter(({ from }) => from === "header");
   const sessionKey = readSessionKey(ladder, headers, undefined);
   const found = poolFor(context, request, modelInHeaders(request), sessionKey);
   const passed = planForward(context, request);

@@ -2,7 +2,6 @@ import { EspalierError, type Random } from "@espalier/core";
 import type { InferenceTables } from "@espalier/engines";
 import { hashString } from "@espalier/policies";
 import { applyReload, type CompiledConfig, changedPaths, isAppliedOnReload } from "../config/index.ts";
-import type { DataPlaneSettings } from "../router-context.ts";
 import type { PoolRule, Pools } from "../routing/pools.ts";
 
 /** The effect of a new configuration on a running router, by path in its file. */
@@ -16,7 +15,6 @@ export interface Reconfiguration {
 /** The configuration in force. Each request reads it once, so that it never sees a mix of two. */
 export interface LiveConfig {
   readonly current: CompiledConfig;
-  readonly settings: DataPlaneSettings;
   readonly modelRouter: ModelRouter;
   /** @throws EspalierError `config_invalid`, and then changes nothing */
   apply(config: CompiledConfig): Reconfiguration;
@@ -43,14 +41,10 @@ export function createLiveConfig({
   onChange,
 }: LiveConfigOptions): LiveConfig {
   let current = config;
-  let settings = dataPlaneSettings(config);
   let modelRouter = createModelRouter({ ...config.models, rewrites }, random);
   return {
     get current() {
       return current;
-    },
-    get settings() {
-      return settings;
     },
     get modelRouter() {
       return modelRouter;
@@ -64,7 +58,6 @@ export function createLiveConfig({
       // Nothing below throws. Splits are redrawn only where names changed.
       if (isNew("models")) modelRouter = createModelRouter({ ...next.models, rewrites }, random);
       if (isNew("pools") || isNew("policy")) pools.replaceRules(rules);
-      settings = dataPlaneSettings(next);
       current = next;
       onChange?.(next);
       return {
@@ -154,21 +147,5 @@ export function createModelRouter(options: ModelRouterOptions, random: Random): 
         param: "model",
       });
     },
-  };
-}
-
-/** The part of a configuration that the data plane's routes read. */
-function dataPlaneSettings(config: CompiledConfig): DataPlaneSettings {
-  return {
-    apiKeys: config.apiKeys,
-    corsOrigins: config.cors.origins,
-    sessionKeyLadder: config.sessionKey,
-    maxNesting: config.limits.maxNesting,
-    maxConcurrentRequests: config.limits.maxConcurrentRequests,
-    maxBodyBytesInFlight: config.limits.maxBodyBytesInFlight,
-    injectUsage: config.injectUsage,
-    answerMs: config.timeouts.answerMs,
-    trustTransferFields: config.trustTransferFields,
-    forwardPaths: config.forwardPaths,
   };
 }

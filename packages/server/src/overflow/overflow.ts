@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from "node:http";
 import { type Endpoint, editBody, type RequestView } from "@espalier/api";
 import { type Clock, counterBy, EspalierError, type Meter, type Scheduler, type Startable } from "@espalier/core";
 import { closed, type Described, nullable, Type } from "@espalier/core/schema";
-import { createProxy, type Proxy as EngineProxy, type ProxyDeps } from "@espalier/engines";
+import { createProxy, type Proxy as EngineProxy } from "@espalier/engines";
 import type { NoteChannel } from "@espalier/shared-tree";
 import type { CompiledConfig, OverflowConfig, OverflowReason } from "../config/index.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
@@ -69,8 +69,6 @@ interface OverflowOptions {
   readonly scheduler: Scheduler;
   readonly meter: Meter;
   readonly channel: NoteChannel | undefined;
-  /** Options of connections to engines. Those of TLS do not apply: engines may have an authority of their own. */
-  readonly proxyOptions: NonNullable<ProxyDeps["options"]>;
 }
 
 /** The pause of a backend that failed and did not say how long. */
@@ -86,9 +84,10 @@ export class Overflow implements Startable {
   readonly #clock: Clock;
   readonly #spend: OverflowSpend;
 
-  constructor({ config, clock, scheduler, meter, channel, proxyOptions }: OverflowOptions) {
+  constructor({ config, clock, scheduler, meter, channel }: OverflowOptions) {
     this.backends = config.overflow.map((backend) => new OverflowBackend(backend));
-    this.proxy = createProxy({ clock, scheduler, options: { ...proxyOptions, tls: {} } });
+    // Without the TLS options of connections to engines, which may have an authority of their own.
+    this.proxy = createProxy({ clock, scheduler, options: { ...config.timeouts, ...config.limits } });
     this.meters = createOverflowMeters(meter);
     this.#clock = clock;
     this.#spend = new OverflowSpend({ channel, clock, scheduler, meter });

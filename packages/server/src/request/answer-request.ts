@@ -120,7 +120,7 @@ export function planForward(
     stripUsage: false,
     storesResponse: false,
     acceptedMs: context.clock.nowMs(),
-    answerDueMs: context.clock.nowMs() + (context.live.settings.answerMs ?? Number.POSITIVE_INFINITY),
+    answerDueMs: context.clock.nowMs() + (context.live.current.timeouts.answerMs ?? Number.POSITIVE_INFINITY),
   };
 }
 
@@ -140,11 +140,11 @@ export function withheldHeaders(
   { live }: RouterContext,
   { headers }: Pick<ClientRequest, "headers">,
 ): ReadonlySet<string> {
-  const isUntrusted = !live.settings.trustTransferFields;
+  const isUntrusted = !live.current.trustTransferFields;
   // `tracestate` belongs to a trace that the router does not continue.
   const isLost = headers.tracestate !== undefined && callerTraceparent(headers.traceparent) === undefined;
   // With an origin, engines would add CORS headers of their own.
-  const isOfPage = headers.origin !== undefined && live.settings.corsOrigins.length > 0;
+  const isOfPage = headers.origin !== undefined && live.current.cors.origins.length > 0;
   return withheldSets[(isUntrusted ? 1 : 0) + (isLost ? 2 : 0) + (isOfPage ? 4 : 0)]!;
 }
 

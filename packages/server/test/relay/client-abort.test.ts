@@ -128,7 +128,7 @@ test("a client that stops reading for the write timeout is taken for gone; one t
     response.on("drain", fill);
     fill();
   });
-  const options = { clientWriteTimeoutMs: 10_000, idleTimeoutMs: 1_000 };
+  const options = { clientWriteMs: 10_000, idleMs: 1_000 };
   const rig = await createRig({ engines: [engine.url], options, time });
   const client = rawClient(rig.port, postHead);
   const full = () => waitFor(() => rig.responses[0]?.writableNeedDrain, { what: "a full buffer" });

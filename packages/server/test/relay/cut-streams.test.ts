@@ -138,7 +138,7 @@ test("nobody else is asked once a byte has gone out", async () => {
 test("a stream that falls silent is cut after the idle timeout, counted from its last byte", async () => {
   const time = createVirtualTime();
   const { engine, state } = await beginner(sse + chunk("data: 1\n\n"));
-  const rig = await createRig({ engines: [engine.url], time, options: { idleTimeoutMs: 5_000 } });
+  const rig = await createRig({ engines: [engine.url], time, options: { idleMs: 5_000 } });
   const client = rawClient(rig.port, postHead);
   await client.received("data: 1");
   for (const text of ["data: 2\n\n", "data: 3\n\n"]) {

@@ -24,7 +24,7 @@ test("an engine may take ten minutes to its first byte, and no longer; another o
 test("headers without a body do not stop that clock, nor start the idle timeout", async () => {
   const time = createVirtualTime();
   const engine = await httpEngine(({ response }) => response.writeHead(200).flushHeaders());
-  const options = { headersTimeoutMs: 60_000, idleTimeoutMs: 1_000 };
+  const options = { firstByteMs: 60_000, idleMs: 1_000 };
   const rig = await createRig({ engines: [engine.url], time, options });
   const answer = send(rig.port);
   await waitFor(() => engine.requests.length === 1, { what: "the request" });

@@ -6,7 +6,7 @@ import { createRig, send } from "./rig.ts";
 test("with one engine more than there may be pools, the one opened first is forgotten", async () => {
   const maxPools = 16_384;
   const first = await rawEngine((socket) => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
-  const rig = await createRig({ engines: [first.url], options: { keepAliveTimeoutMs: 60_000 } });
+  const rig = await createRig({ engines: [first.url], options: { engineKeepAliveMs: 60_000 } });
   await send(rig.port);
   const dead = await deadUrl();
   let opened = 1;

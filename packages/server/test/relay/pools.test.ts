@@ -72,7 +72,7 @@ test("one more than connections and queue hold goes to the next engine, or is ov
 test("one who waits longer than an answer may take is passed on", async () => {
   const time = createVirtualTime();
   const engine = await httpEngine(({ response }) => response.write("x"));
-  const options = { maxConnectionsPerEngine: 1, headersTimeoutMs: 10_000 };
+  const options = { maxConnectionsPerEngine: 1, firstByteMs: 10_000 };
   const rig = await createRig({ engines: [engine.url, (await namedEngine("b")).url], options, time });
   rawClient(rig.port, postHead);
   await waitFor(() => rig.events.includes("byte a"), { what: "the first request" });
@@ -114,7 +114,7 @@ test("the connection used last is used next", async () => {
 
 test("an unused connection is closed after the keep-alive timeout", async () => {
   const engine = await rawEngine((socket) => socket.write("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"));
-  const rig = await createRig({ engines: [engine.url], options: { keepAliveTimeoutMs: 50 } });
+  const rig = await createRig({ engines: [engine.url], options: { engineKeepAliveMs: 50 } });
   await send(rig.port);
   await closed(engine.sockets[0]);
   expect((await send(rig.port)).status).toBe(200);
@@ -167,7 +167,7 @@ test("one that waited for a connection in vain goes elsewhere at no charge", asy
   const time = createVirtualTime();
   const engine = await httpEngine(() => {});
   const options = {
-    ...{ maxConnectionsPerEngine: 1, headersTimeoutMs: 5_000 },
+    ...{ maxConnectionsPerEngine: 1, firstByteMs: 5_000 },
     retry: { budgetMinimum: 0, budgetRatio: 0 },
   };
   const rig = await createRig({ engines: [engine.url, (await namedEngine("b")).url], options, time });

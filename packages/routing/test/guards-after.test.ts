@@ -140,7 +140,7 @@ const guards: Readonly<
         const { clock } = one.time;
         for (const { engine } of one.targets) Object.assign(engine, { kvTransfer: { protocol: "nixl" } });
         const roles = createFleetRoles(clock, undefined);
-        const limits = { appliesRoleBalance: true, fixedTokens: undefined, minTokens: 1, maxTokens: 2 };
+        const limits = { applyRoleBalance: true, thresholdTokens: undefined, minTokens: 1, maxTokens: 2 };
         const { selector } = one;
         const metrics = createSplitMetrics(silentMeter);
         const planner = new PairPlanner({ limits, selector, dryRunSelector: selector, roles, metrics });

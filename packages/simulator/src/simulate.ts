@@ -72,7 +72,7 @@ function admissionOf(options: RunOptions): AdmissionSettings {
   const { classes } = defaultAdmissionSettings;
   return {
     ...defaultAdmissionSettings,
-    classes: classes.map((settings) => ({ ...settings, maxColdWaitMs: maxColdWaitS * 1_000 })),
+    classes: classes.map((settings) => ({ ...settings, patienceMs: maxColdWaitS * 1_000 })),
   };
 }
 
@@ -108,9 +108,9 @@ function perEngineOf({ scenario, engines }: RunOptions, topology?: Topology, pla
 function splitOf(options: RunOptions): Pick<SimFleetOptions, "roles" | "split"> {
   const { split } = options.scenario;
   if (!split) return {};
-  const { roles = split.roles, splitTokens: fixedTokens, appliesBalance = false } = variantOf(options);
+  const { roles = split.roles, splitTokens: thresholdTokens, appliesBalance = false } = variantOf(options);
   const link = kvLinkOf(split, presetOf(options).kvBytesPerToken);
-  return { roles, split: { link, fixedTokens, appliesBalance, ...usualThreshold } };
+  return { roles, split: { link, thresholdTokens, appliesBalance, ...usualThreshold } };
 }
 
 /**

@@ -41,7 +41,7 @@ export function decideSplit<Whole extends { readonly matchedTokens: number }, Pa
   options: SplitThresholdOptions,
 ): SplitDecision<Whole, Pair, Lack> {
   const { promptTokens, canServeAlone, seenAlone, seenPrefill } = choices;
-  const lowest = options.fixedTokens ?? options.minTokens;
+  const lowest = options.thresholdTokens ?? options.minTokens;
   if (canServeAlone && promptTokens < lowest) return alone("below_threshold", undefined);
 
   const whole = canServeAlone ? choices.whole() : undefined;
@@ -86,7 +86,7 @@ export interface SplitSituation {
 
 export interface SplitThresholdOptions {
   /** Overrides the computed threshold. */
-  readonly fixedTokens: number | undefined;
+  readonly thresholdTokens: number | undefined;
   readonly minTokens: number;
   readonly maxTokens: number;
 }
@@ -102,9 +102,9 @@ export interface SplitThresholdOptions {
 export function splitThreshold(
   { answersRunning, prefillMsPerToken, prefillMsPerTokenPair, waitSavedMs }: SplitSituation,
   cost: Pick<TransferCost, "setupMs" | "msPerToken">,
-  { fixedTokens, minTokens, maxTokens }: SplitThresholdOptions,
+  { thresholdTokens, minTokens, maxTokens }: SplitThresholdOptions,
 ): number {
-  if (fixedTokens !== undefined) return fixedTokens;
+  if (thresholdTokens !== undefined) return thresholdTokens;
   const perToken = prefillMsPerToken * answersRunning - cost.msPerToken;
   const perSquare = (prefillMsPerTokenPair * answersRunning) / 2;
   const startingLoss = cost.setupMs - waitSavedMs;

@@ -69,7 +69,7 @@ export interface ServedRequest {
 }
 
 export interface PairPlannerOptions {
-  readonly limits: SplitThresholdOptions & { readonly appliesRoleBalance: boolean };
+  readonly limits: SplitThresholdOptions & { readonly applyRoleBalance: boolean };
   readonly selector: TargetSelector;
   /** For decisions that are not carried out; see `explainSelection`. */
   readonly dryRunSelector: TargetSelector;
@@ -180,7 +180,7 @@ export class PairPlanner<Target extends PairTarget> {
     targets: readonly Target[],
     tried: ReadonlySet<string>,
   ): (target: Target) => boolean {
-    if (!this.#options.limits.appliesRoleBalance || !this.rolesOf(pool).isPairing) return servesAlone;
+    if (!this.#options.limits.applyRoleBalance || !this.rolesOf(pool).isPairing) return servesAlone;
     const isAssigned = (target: Target): boolean =>
       servesAlone(target) && this.#isAssignedTo(pool, target.engine, "decode");
     return targets.some((target) => target.usable && isAssigned(target) && !tried.has(target.key))
@@ -191,7 +191,7 @@ export class PairPlanner<Target extends PairTarget> {
   /** The role assigned to an engine of role `both`; undefined if it has both. @param model model that it serves */
   assignedRoleOf(engine: PairTarget["engine"], model: string | undefined): "prefill" | "decode" | undefined {
     const { limits, roles } = this.#options;
-    if (!limits.appliesRoleBalance || model === undefined || !canBeAssigned(engine)) return undefined;
+    if (!limits.applyRoleBalance || model === undefined || !canBeAssigned(engine)) return undefined;
     return roles.of(model).assignment.assignedRoleOf(engine);
   }
 
@@ -244,12 +244,12 @@ export class PairPlanner<Target extends PairTarget> {
 
   #isAssignedTo(pool: SelectablePool, engine: PairTarget["engine"], side: "prefill" | "decode"): boolean {
     const { limits } = this.#options;
-    return !limits.appliesRoleBalance || !canBeAssigned(engine) || this.rolesOf(pool).assignment.allows(engine, side);
+    return !limits.applyRoleBalance || !canBeAssigned(engine) || this.rolesOf(pool).assignment.allows(engine, side);
   }
 
   /** Updates the role assignment of engines of role `both`. */
   #assignRoles(pool: SelectablePool, targets: readonly Target[]): void {
-    if (!this.#options.limits.appliesRoleBalance) return;
+    if (!this.#options.limits.applyRoleBalance) return;
     const { assignment, balance } = this.rolesOf(pool);
     const engines = (): PairTarget["engine"][] => {
       const usable = targets.filter((target) => target.usable);

@@ -5,7 +5,7 @@ import { describe, expect, test } from "vitest";
 import { createPrefillPolicy, decideSplit, type SplitChoices } from "../../src/disaggregation/index.ts";
 
 const cost = { setupMs: 20, msPerToken: 0.01 };
-const bounds = { fixedTokens: undefined, minTokens: 2_000, maxTokens: 16_000 };
+const bounds = { thresholdTokens: undefined, minTokens: 2_000, maxTokens: 16_000 };
 const calm = { running: 0, backlogMs: 0, prefillMsPerToken: 0.1, prefillMsPerTokenPair: 0 };
 
 interface Alone {
@@ -76,10 +76,10 @@ describe("one engine or two", () => {
 
   test("one that was set counts alone: from 0 on always, from infinity on never", () => {
     const busy = { seenPrefill: { ...calm, backlogMs: 60_000 } };
-    expect(decide({ ...busy, promptTokens: 1 }, { ...bounds, fixedTokens: 0 }).pair).toBeDefined();
-    expect(decide(busy, { ...bounds, fixedTokens: 10_000 }).pair).toBeDefined();
-    expect(decide(busy, { ...bounds, fixedTokens: 10_001 }).pair).toBeUndefined();
-    expect(decide({}, { ...bounds, fixedTokens: Number.POSITIVE_INFINITY }).pair).toBeUndefined();
+    expect(decide({ ...busy, promptTokens: 1 }, { ...bounds, thresholdTokens: 0 }).pair).toBeDefined();
+    expect(decide(busy, { ...bounds, thresholdTokens: 10_000 }).pair).toBeDefined();
+    expect(decide(busy, { ...bounds, thresholdTokens: 10_001 }).pair).toBeUndefined();
+    expect(decide({}, { ...bounds, thresholdTokens: Number.POSITIVE_INFINITY }).pair).toBeUndefined();
   });
 });
 

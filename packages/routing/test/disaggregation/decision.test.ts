@@ -17,7 +17,7 @@ import {
   transferProtocols,
 } from "../../src/disaggregation/index.ts";
 
-const bounds = { fixedTokens: undefined, minTokens: 2_048, maxTokens: 16_384 };
+const bounds = { thresholdTokens: undefined, minTokens: 2_048, maxTokens: 16_384 };
 const idle = { answersRunning: 0, prefillMsPerToken: 0.1, prefillMsPerTokenPair: 0, waitSavedMs: 0 };
 
 describe("the threshold", () => {
@@ -58,7 +58,7 @@ describe("the threshold", () => {
   });
 
   test("one that was set is what it is", () => {
-    expect(splitThreshold(idle, defaultTransferCost, { ...bounds, fixedTokens: 5 })).toBe(5);
+    expect(splitThreshold(idle, defaultTransferCost, { ...bounds, thresholdTokens: 5 })).toBe(5);
   });
 
   test("stays between its bounds; falls with answers and with queues, rises with the cost of transfers (seed 11)", () => {

@@ -261,7 +261,7 @@ describe("what it costs to hand a prompt over", () => {
     expect(errorOf(joiner!)).toBeLessThan(0.1);
     const situation = { answersRunning: 4, prefillMsPerToken: 0.1, prefillMsPerTokenPair: 0, waitSavedMs: -500 };
     const thresholdOf = ({ cost }: ModelRoles): number =>
-      splitThreshold(situation, cost, { fixedTokens: undefined, minTokens: 100, maxTokens: 16_384 });
+      splitThreshold(situation, cost, { thresholdTokens: undefined, minTokens: 100, maxTokens: 16_384 });
     expect(thresholdOf(joiner!) / thresholdOf(one!)).toBeCloseTo(1, 1);
     expect(thresholdOf(createFleetRoles(clock, undefined).of("m"))).toBeLessThan(0.95 * thresholdOf(one!));
   });

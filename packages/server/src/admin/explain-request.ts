@@ -171,8 +171,8 @@ function serviceOf(
   { service }: PlannedRequest,
   { isQueued }: ExplainedAdmission,
 ): Explanation["service"] {
-  const { isOn, defaultClass } = admission.config;
-  if (!isOn || !service) return null;
+  const { mode, defaultClass } = admission.config;
+  if (mode === "off" || !service) return null;
   const { className = defaultClass, tenant, deadlineMs = null } = service;
   return { class: className, tenant, deadlineMs, isQueued };
 }
@@ -201,7 +201,7 @@ function explainMemory(context: RouterContext, plan: PlannedRequest): Explanatio
   const { className = defaultClass, deadlineMs } = plan.service;
   const settings = classes.find(({ name }) => name === className);
   const hasDeadline = (deadlineMs ?? settings?.targetMs) !== undefined;
-  const patienceMs = hasDeadline ? 0 : (settings?.maxColdWaitMs ?? 0);
+  const patienceMs = hasDeadline ? 0 : (settings?.patienceMs ?? 0);
   const { promptTokens } = plan.features;
   return {
     patienceMs,

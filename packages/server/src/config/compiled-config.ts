@@ -1,8 +1,10 @@
 import { type EngineSpec, isLoopback, type KvEventsSpec } from "@espalier/core";
+import type { TSchema } from "typebox";
 import { sha256Of } from "./cross-checks.ts";
 import type { Environment } from "./interpolate.ts";
 import { type Fingerprints, fingerprintsOf } from "./reload.ts";
 import { type ConfigTree, configSchema } from "./schema.ts";
+import { shapeOf } from "./schema-builders.ts";
 import { mask, Secret } from "./secret.ts";
 import { compileDiscovery, type DiscoveryConfig } from "./sections/discovery.ts";
 import { compileEngines } from "./sections/engines.ts";
@@ -70,37 +72,8 @@ export interface SessionKeySource {
   readonly name: string;
 }
 
-/** Whether low or high numbers of a body's `priority` go first, or the field is ignored. */
-export type PriorityDirection = "off" | "lower-first" | "higher-first";
-
 /** Which requests wait while engines are saturated. */
-export interface AdmissionConfig {
-  readonly isOn: boolean;
-  /** The highest first. */
-  readonly classes: readonly {
-    readonly name: string;
-    readonly order: "fcfs" | "edf" | "shortest_prefill";
-    /** The shares of all classes add up to at most 1. */
-    readonly share: number;
-    readonly targetMs: number | undefined;
-    readonly onMiss: "reject" | "demote";
-    readonly maxPendingTokens: number;
-    readonly yields: boolean;
-    readonly mayOverflow: boolean;
-    readonly maxColdWaitMs: number;
-  }[];
-  readonly defaultClass: string;
-  readonly between: "strict" | "deficit";
-  readonly maxQueued: number;
-  readonly maxQueuedBytes: number;
-  readonly maxWaiting: number;
-  readonly maxKvUse: number;
-  /** Whether a header may name another tenant than the API key's. */
-  readonly trustsTenantHeader: boolean;
-  readonly bodyPriority: PriorityDirection;
-  readonly enginePriority: PriorityDirection;
-  readonly engineOrder: "arrival" | "shortest";
-}
+export type AdmissionConfig = Settings["admission"];
 
 /** Every setting under the name that the schema gives it. */
 interface Settings extends SettingsOf<typeof configSchema> {}
@@ -124,18 +97,8 @@ interface Prepared {
   readonly sessionKey: readonly SessionKeySource[];
   /** The first pool with a matching pattern applies. A model without one has `policy` and no credentials. */
   readonly pools: readonly PoolConfig[];
-  readonly admission: AdmissionConfig;
   /** Providers that answer when the engines cannot, in the order in which they are tried. */
   readonly overflow: readonly OverflowConfig[];
-  /** Threshold of uncached prompt tokens at which a request is split between two engines. */
-  readonly disaggregation: {
-    /** Undefined to compute it for each request, between the bounds. */
-    readonly fixedTokens: number | undefined;
-    readonly minTokens: number;
-    readonly maxTokens: number;
-    /** Whether engines of role `both` are assigned to prefill or decode, by the recent mix of requests. */
-    readonly appliesRoleBalance: boolean;
-  };
   readonly kvPools: readonly KvPoolConfig[];
   readonly mesh: MeshConfig;
   readonly tracing: TracingConfig;
@@ -179,14 +142,7 @@ function prepare(settings: Settings, tree: ConfigTree, env: Environment): Prepar
       forwardAuthorization: forwards,
       holdMs: rest["scale-from-zero"].hold,
     })),
-    admission: compileAdmission(tree),
     overflow: compileOverflow(tree),
-    disaggregation: {
-      fixedTokens: tree.disaggregation["threshold-tokens"],
-      minTokens: tree.disaggregation["min-tokens"],
-      maxTokens: tree.disaggregation["max-tokens"],
-      appliesRoleBalance: tree.disaggregation["apply-role-balance"],
-    },
     kvPools: settings.kvPools.map(({ name, endpoint, replay, topic, models, labels }) => ({
       ...{ name, models, labels },
       events: { endpoint, replayEndpoint: replay, topic },
@@ -194,7 +150,7 @@ function prepare(settings: Settings, tree: ConfigTree, env: Environment): Prepar
     mesh: compileMesh(tree),
     tracing: compileTracing(tree),
     warnings: warningsOf(tree),
-    effective: maskSecrets(tree),
+    effective: maskSecrets(configSchema, tree) as ConfigTree,
     fingerprints: fingerprintsOf(tree),
   };
 }
@@ -217,30 +173,6 @@ function compileScale({ host, port, tls, ...scale }: Settings["scale"]): ScaleCo
 
 function compileApiKey({ name, key, keySha256 }: Settings["apiKeys"][number]): ApiKey {
   return { name, sha256: keySha256 === undefined ? sha256Of(key ?? "") : Buffer.from(keySha256, "hex") };
-}
-
-function compileAdmission({ admission }: ConfigTree): AdmissionConfig {
-  return {
-    isOn: admission.mode === "on",
-    classes: admission.classes.map(({ name, order, share, target, patience, yields, ...rest }) => ({
-      ...{ name, order, share, yields },
-      targetMs: target,
-      maxColdWaitMs: patience,
-      mayOverflow: rest.overflow === "allow",
-      onMiss: rest["on-miss"],
-      maxPendingTokens: rest["max-pending-tokens"],
-    })),
-    defaultClass: admission["default-class"],
-    between: admission.between,
-    maxQueued: admission["max-queued"],
-    maxQueuedBytes: admission["max-queued-bytes"],
-    maxWaiting: admission["max-waiting"],
-    maxKvUse: admission["max-kv-use"],
-    trustsTenantHeader: admission["trust-tenant-header"],
-    bodyPriority: admission["body-priority"],
-    enginePriority: admission["engine-priority"],
-    engineOrder: admission["engine-order"],
-  };
 }
 
 function compilePolicy({ name, ...options }: ConfigTree["policy"]): PolicyConfig {
@@ -269,21 +201,11 @@ function warningsOf(tree: ConfigTree): string[] {
   return [...warnings, ...overflowWarnings(tree)];
 }
 
-function maskSecrets(tree: ConfigTree): ConfigTree {
-  const masked = <Entry extends object, Key extends keyof Entry>(entry: Entry, ...keys: readonly Key[]): Entry => ({
-    ...entry,
-    ...Object.fromEntries(keys.filter((key) => entry[key] !== undefined).map((key) => [key, mask])),
-  });
-  return {
-    ...tree,
-    admin: masked(tree.admin, "key"),
-    "api-keys": tree["api-keys"].map((entry) => masked(entry, "key", "key-sha256")),
-    pools: tree.pools.map((pool) => masked(pool, "engine-api-key")),
-    overflow: tree.overflow.map((backend) => masked(backend, "key")),
-    mesh: {
-      ...masked(tree.mesh, "secret", "redis-url"),
-      "accepted-secrets": tree.mesh["accepted-secrets"].map(() => mask),
-    },
-    tracing: masked(tree.tracing, "headers"),
-  };
+function maskSecrets(schema: TSchema, tree: unknown): unknown {
+  const shape = shapeOf(schema);
+  if (shape.form === "leaf") return shape.notes.isSecret ? mask : tree;
+  if (shape.form === "list") return (tree as readonly unknown[]).map((item) => maskSecrets(shape.items, item));
+  const schemaOf = (key: string): TSchema => (shape.form === "section" ? shape.properties[key]! : shape.values);
+  const entries = Object.entries(tree as object).map(([key, value]) => [key, maskSecrets(schemaOf(key), value)]);
+  return Object.fromEntries(entries);
 }

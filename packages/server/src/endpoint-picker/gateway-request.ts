@@ -331,7 +331,7 @@ function planHead(context: RouterContext, request: GatewayRequest, { headers }: 
     ...engineHead(context, request, found.pool),
     endpointId: endpointAt(request.url)?.id ?? "forwarded",
     onlyEngine: undefined,
-    service: config.isOn ? readServiceClass(config, headers, written) : undefined,
+    service: config.mode === "on" ? readServiceClass(config, headers, written) : undefined,
     features: {
       promptTokens: Math.ceil(Number(headers["content-length"] ?? 0) / bytesPerToken),
       expectedOutputTokens: 0,

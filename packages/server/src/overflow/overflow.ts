@@ -234,7 +234,8 @@ export function planOverflow(
     });
   }
   const name = service?.className ?? config.defaultClass;
-  const isForbidden = config.isOn && config.classes.some((one) => one.name === name && !one.mayOverflow);
+  const isForbidden =
+    config.mode === "on" && config.classes.some((one) => one.name === name && one.overflow === "never");
   if (asked === "never" || isForbidden) return undefined;
   const stripUsage = view.canAddUsage;
   return {

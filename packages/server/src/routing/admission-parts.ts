@@ -53,9 +53,9 @@ export function createAdmissionParts(options: AdmissionPartsOptions): AdmissionP
   };
   return {
     config,
-    counts: () => (config.isOn ? config.classes.map(({ name }) => counts(name)) : []),
+    counts: () => (config.mode === "on" ? config.classes.map(({ name }) => counts(name)) : []),
     of(pool) {
-      if (!config.isOn) return undefined;
+      if (config.mode === "off") return undefined;
       let queue = queues.get(pool);
       if (!queue) {
         queue = create(pool);
@@ -133,7 +133,7 @@ interface MemoryWatchOptions {
  * @returns undefined when no class has a max cold wait, since only those need it
  */
 export function watchMemory({ config, clock, index, feedQualityOf }: MemoryWatchOptions): MemoryWatch | undefined {
-  if (!config.isOn || config.classes.every(({ maxColdWaitMs }) => maxColdWaitMs === 0)) return undefined;
+  if (config.mode === "off" || config.classes.every(({ patienceMs }) => patienceMs === 0)) return undefined;
   const watch = new MemoryWatch({ clock, index, feedQualityOf });
   index.setPlacedListener((target, words, blockCount, { by = 0 }) => watch.sent(target, words, blockCount, by === 0));
   return watch;

@@ -48,7 +48,7 @@ export function readServiceClass(
       readClass(config, headers) ??
       classByObjective(config, headers, objectives) ??
       classByNumber(config, bodyPriority),
-    tenant: (apiKey === undefined || config.trustsTenantHeader ? readTenant(headers) : undefined) ?? apiKey ?? "",
+    tenant: (apiKey === undefined || config.trustTenantHeader ? readTenant(headers) : undefined) ?? apiKey ?? "",
     deadlineMs: readDeadline(headers),
   };
 }
@@ -155,7 +155,7 @@ export function planService(
   request: ClientRequest,
   view: RequestView,
 ): PlannedService {
-  if (!config.isOn) return { bodyFields: noFields };
+  if (config.mode === "off") return { bodyFields: noFields };
   const written = { bodyPriority: view.priority, apiKey: request.apiKeyName, objectives };
   const service = readServiceClass(config, request.headers, written);
   const { className } = service;

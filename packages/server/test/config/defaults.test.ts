@@ -10,8 +10,8 @@ const usualClass = {
   onMiss: "reject",
   maxPendingTokens: 32_768,
   yields: false,
-  maxColdWaitMs: 0,
-  mayOverflow: true,
+  patienceMs: 0,
+  overflow: "allow",
 };
 
 test("without any source the configuration is complete", () => {
@@ -48,7 +48,7 @@ test("without any source the configuration is complete", () => {
     pools: [],
     overflow: [],
     admission: {
-      isOn: true,
+      mode: "on",
       classes: [
         { ...usualClass, name: "interactive" },
         { ...usualClass, name: "default" },
@@ -61,13 +61,13 @@ test("without any source the configuration is complete", () => {
       maxQueuedBytes: 256 * 1024 ** 2,
       maxWaiting: 16,
       maxKvUse: 0.95,
-      trustsTenantHeader: false,
+      trustTenantHeader: false,
       bodyPriority: "off",
       enginePriority: "off",
       engineOrder: "arrival",
     },
     plugins: [],
-    disaggregation: { fixedTokens: undefined, minTokens: 2_048, maxTokens: 131_072, appliesRoleBalance: false },
+    disaggregation: { thresholdTokens: undefined, minTokens: 2_048, maxTokens: 131_072, applyRoleBalance: false },
     models: { adapters: {}, maxLoadedAdapters: 128, aliases: {}, splits: {} },
     tokenizers: [],
     tokenize: { budgetMs: 50, threads: 1, cacheBytes: 64 * 1024 ** 2 },
@@ -229,11 +229,11 @@ test("every key of the file has its place in the compiled form", () => {
       { from: "body", name: "user" },
     ],
     admission: {
-      isOn: false,
+      mode: "off",
       classes: [
         {
           ...{ name: "vip", order: "edf", share: 0.5, targetMs: 2_000, onMiss: "demote" },
-          ...{ maxPendingTokens: 100, yields: true, maxColdWaitMs: 120_000 },
+          ...{ maxPendingTokens: 100, yields: true, patienceMs: 120_000 },
         },
         { ...usualClass, name: "others", order: "shortest_prefill" },
       ],
@@ -241,13 +241,13 @@ test("every key of the file has its place in the compiled form", () => {
       ...{
         maxWaiting: 3,
         maxKvUse: 0.8,
-        trustsTenantHeader: true,
+        trustTenantHeader: true,
         bodyPriority: "lower-first",
         enginePriority: "lower-first",
       },
       engineOrder: "shortest",
     },
-    disaggregation: { fixedTokens: 4_096, minTokens: 1_024, maxTokens: 8_192, appliesRoleBalance: true },
+    disaggregation: { thresholdTokens: 4_096, minTokens: 1_024, maxTokens: 8_192, applyRoleBalance: true },
     models: {
       adapters: { sql: { model: "llama-70b", path: "/adapters/sql" } },
       maxLoadedAdapters: 9,

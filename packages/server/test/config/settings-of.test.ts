@@ -42,19 +42,27 @@ test("a setting has its key in camel case and its unit as its name in code, unle
 vi.mock("../../src/config/sections/listeners.ts", async (original) => {
   const [listeners, builders] = [await original<object>(), await import("../../src/config/schema-builders.ts")];
   const options = { description: "A setting of a test.", default: "3s", minimum: "1s", maximum: "1h" };
-  return { ...listeners, drain: builders.section("Drain.", { "new-pause": builders.duration(options) }) };
+  const key = builders.text({ description: "A key of a test.", default: "secret-1", isSecret: true });
+  const drain = builders.section("Drain.", { "new-pause": builders.duration(options), "new-key": key });
+  return { ...listeners, drain };
 });
 
 test("a new value in a section of the schema is a key, a name in code, a flag, a variable, a row and a JSON Schema", () => {
-  const flags = flagCatalogue.filter(({ path }) => path.startsWith("drain."));
+  const flags = flagCatalogue.filter(({ path }) => path === "drain.new-pause");
   expect(flags.map(({ flag: name, default: standard }) => [name, standard])).toEqual([["--drain-new-pause", "3s"]]);
   expect(renderConfigurationDocs()).toContain(
     "| `drain.new-pause` | a duration from 1s to 1h | `3s` | `ESPALIER_DRAIN_NEW_PAUSE` | `--drain-new-pause` |",
   );
   expect(configJsonSchema).toHaveProperty("properties.drain.properties.new-pause.description", "A setting of a test.");
   const file = { path: "espalier.yaml", text: "drain: { new-pause: 4s }" };
-  expect(loadConfig({}).drain).toEqual({ newPauseMs: 3_000 });
-  expect(loadConfig({ file }).drain).toEqual({ newPauseMs: 4_000 });
-  expect(loadConfig({ file, env: { ESPALIER_DRAIN_NEW_PAUSE: "5s" } }).drain).toEqual({ newPauseMs: 5_000 });
-  expect(loadConfig({ flags: { "--drain-new-pause": "6s" } }).drain).toEqual({ newPauseMs: 6_000 });
+  expect(loadConfig({}).drain).toMatchObject({ newPauseMs: 3_000 });
+  expect(loadConfig({ file }).drain).toMatchObject({ newPauseMs: 4_000 });
+  expect(loadConfig({ file, env: { ESPALIER_DRAIN_NEW_PAUSE: "5s" } }).drain).toMatchObject({ newPauseMs: 5_000 });
+  expect(loadConfig({ flags: { "--drain-new-pause": "6s" } }).drain).toMatchObject({ newPauseMs: 6_000 });
+});
+
+test("a new secret in a section of the schema is masked where the configuration is shown", () => {
+  const config = loadConfig({ flags: { "--drain-new-key": "secret-2" } });
+  expect(config.drain).toMatchObject({ newKey: "secret-2" });
+  expect(config.effective.drain).toEqual({ "new-pause": 3_000, "new-key": "***" });
 });

@@ -85,7 +85,7 @@ describe("one engine or two", () => {
   });
 
   test("one that was set is what it is", async () => {
-    const rig = await splitRig({ engines: pair, options: { fixedTokens: 8_000 } });
+    const rig = await splitRig({ engines: pair, options: { thresholdTokens: 8_000 } });
     expect(choosePair(rig.context, rig.plan(), untried).reason).toBe("threshold");
     const features = { ...rig.plan().features, promptTokens: 7_999 };
     expect(choosePair(rig.context, rig.plan({ features }), untried).reason).toBe("below_threshold");

@@ -6,7 +6,7 @@ import { choosePair, type SplitRig, splitRig } from "./split-rig.ts";
 const untried = { any: new Set<string>(), prefill: new Set<string>() };
 const names = ["a", "b", "c", "d"];
 const four = Object.fromEntries(names.map((name) => [name, ["both", "nixl"] as const]));
-const low = { minTokens: 1_000, maxTokens: 1_000, appliesRoleBalance: true };
+const low = { minTokens: 1_000, maxTokens: 1_000, applyRoleBalance: true };
 
 /** Has had a mix of requests of which so much is prefill, for as long as it takes. */
 async function busyRig(
@@ -70,7 +70,7 @@ test("while no request is split, short prompts go to every engine", async () => 
 });
 
 test("not applied, every engine is on either side", async () => {
-  const rig = await busyRig(0.5, { ...low, appliesRoleBalance: false });
+  const rig = await busyRig(0.5, { ...low, applyRoleBalance: false });
   expect(assignedRolesOf(rig)).toEqual({ a: undefined, b: undefined, c: undefined, d: undefined });
   expect(chosen(rig, 100).alone).toEqual(names);
   expect(chosen(rig, 8_000).decode).toEqual(names);

@@ -83,7 +83,7 @@ export async function splitRig({ engines, options = {} }: SplitRigOptions): Prom
   const random = createSeededRandom(4);
   const knowledge = stubKnowledge(matched, placements);
   const selector = createTargetSelector({ random, knowledge });
-  const usual = { fixedTokens: undefined, minTokens: 2_048, maxTokens: 16_384, appliesRoleBalance: false };
+  const usual = { thresholdTokens: undefined, minTokens: 2_048, maxTokens: 16_384, applyRoleBalance: false };
   const limits = { ...usual, ...options };
   const context = {
     ...{ clock, random, logger: silentLogger, prefix: { knowledge }, selector, dryRunSelector: selector },

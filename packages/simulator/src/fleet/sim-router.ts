@@ -106,7 +106,7 @@ export class SimRouter implements SimFront {
     this.split = settings && createSimPlanner({ ...selectors, settings, clock, notes: view.notes });
     this.#retryBudget = createRetryBudget(clock);
     this.admission = admissionOf(options);
-    if (!options.admission?.classes.some(({ maxColdWaitMs }) => maxColdWaitMs > 0)) return;
+    if (!options.admission?.classes.some(({ patienceMs }) => patienceMs > 0)) return;
     this.coldPrompts = {
       ...{ watch: view.watchMemory(), dryRunSelector, pool: this.pool },
       pendingTokens: ({ index, load }) => load.pendingPrefillTokens + (sharedLoad.pendingPrefillTokens[index] ?? 0),
@@ -207,7 +207,7 @@ interface SimPlannerOptions {
 function createSimPlanner({ settings, clock, notes, ...selectors }: SimPlannerOptions): PairPlanner<SimTarget> {
   return new PairPlanner({
     ...selectors,
-    limits: { ...settings, appliesRoleBalance: settings.appliesBalance ?? false },
+    limits: { ...settings, applyRoleBalance: settings.appliesBalance ?? false },
     roles: createFleetRoles(clock, notes),
     metrics: createSplitMetrics(silentMeter),
   });

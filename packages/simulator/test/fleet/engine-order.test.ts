@@ -44,7 +44,7 @@ test("a class goes before a lower one, whatever its prompts ask for", async () =
 
 test("engines that compute prompts for others go by it as well", async () => {
   const link = kvLinkOf({ setupMs: 1, bytesPerS: 1e12 }, 1_024);
-  const split: SplitSettings = { link, minTokens: 1, maxTokens: 131_072, fixedTokens: 1, appliesBalance: false };
+  const split: SplitSettings = { link, minTokens: 1, maxTokens: 131_072, thresholdTokens: 1, appliesBalance: false };
   const options = { engines: 2, roles: ["prefill", "decode"], split } as const;
   const long = mixed.filter(({ index }) => index !== 2);
   expect(await answered(long, { ...options, engineOrder: "arrival" })).toEqual([0, 1, 3]);

@@ -7,7 +7,7 @@ import { createRouterRig, hopDelayMs, idleLoad, type RouterRig } from "./router-
 const second = 1_000;
 const roles: readonly EngineRole[] = ["prefill", "decode", "decode"];
 const link = { setupMs: 30, msPerToken: 0.01 };
-const fixed = { link, fixedTokens: 1_000, minTokens: 1_000, maxTokens: 1_000 };
+const fixed = { link, thresholdTokens: 1_000, minTokens: 1_000, maxTokens: 1_000 };
 /** Of a prompt of 1,600 tokens: a step of 6 ms, 8 tokens a millisecond. */
 const promptTokens = 1_600;
 const prefillMs = 6 + promptTokens / 8;
@@ -45,7 +45,7 @@ test("a shorter prompt goes to one engine, which is not one that only prefills",
 });
 
 test("a prefix that the prefill engine holds is found there again, and counts as cached", async () => {
-  const rig = await createRouterRig({ roles, split: { ...fixed, fixedTokens: 0 } });
+  const rig = await createRouterRig({ roles, split: { ...fixed, thresholdTokens: 0 } });
   rig.send({ index: 0, session: 7, promptTokens });
   rig.time.advance(5 * second);
   rig.send({ index: 1, session: 7, promptTokens });
@@ -97,7 +97,7 @@ test("the death of a router ends both legs, wherever they stand", async () => {
 });
 
 test("without a second engine one does it; without any that answers, none does", async () => {
-  const alone = await createRouterRig({ engines: 1, split: { ...fixed, fixedTokens: 0 } });
+  const alone = await createRouterRig({ engines: 1, split: { ...fixed, thresholdTokens: 0 } });
   alone.send({ index: 0, promptTokens });
   alone.time.advance(5 * second);
   expect(alone.outcomes[0]).toMatchObject({ error: undefined, engine: 0 });
@@ -109,7 +109,7 @@ test("without a second engine one does it; without any that answers, none does",
 });
 
 test("what transfers take is learned, and the threshold follows the answers that would stand still", async () => {
-  const split = { link, fixedTokens: undefined, minTokens: 1_000, maxTokens: 100_000 };
+  const split = { link, thresholdTokens: undefined, minTokens: 1_000, maxTokens: 100_000 };
   const rig = await createRouterRig({ roles: ["prefill", "decode"], engines: 2, split });
   rig.send({ index: 0, promptTokens });
   rig.time.advance(5 * second);

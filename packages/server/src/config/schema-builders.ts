@@ -198,7 +198,7 @@ export function number(options: RangeOptions<number>) {
 }
 
 /** A number whose kind gives it a unit, which its name in code has too. */
-interface Measured<Kind extends LeafKind> extends TUnsafe<number> {
+export interface Measured<Kind extends LeafKind> extends TUnsafe<number> {
   espalier: LeafNotes & { readonly kind: Kind };
 }
 

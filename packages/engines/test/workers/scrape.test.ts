@@ -45,6 +45,15 @@ test("an engine that is up is scraped at once, then about once a second", async 
   });
 });
 
+test("an option that is undefined counts as missing", async () => {
+  const harness = await startHarness({ scrape: { intervalMs: undefined } });
+  const engine = harness.engine("a");
+  await harness.apply(engine);
+  await harness.time.advanceAsync(10_000);
+  const scrapes = engine.times("/metrics").length;
+  expect([scrapes >= 9, scrapes <= 12]).toEqual([true, true]);
+});
+
 test("an engine is scraped as often as its models' policies need it, from one scrape to the next", async () => {
   let everyMs: number | undefined = 50;
   const asked: string[][] = [];

@@ -5,7 +5,7 @@ import type { Environment } from "./interpolate.ts";
 import { type Fingerprints, fingerprintsOf } from "./reload.ts";
 import { type ConfigTree, configSchema } from "./schema.ts";
 import { shapeOf } from "./schema-builders.ts";
-import { mask, Secret } from "./secret.ts";
+import { mask } from "./secret.ts";
 import { compileDiscovery, type DiscoveryConfig } from "./sections/discovery.ts";
 import { compileEngines } from "./sections/engines.ts";
 import { compileMesh, type MeshConfig } from "./sections/mesh.ts";
@@ -45,15 +45,7 @@ export interface PolicyConfig {
   readonly options: Readonly<Record<string, number | string>>;
 }
 
-export interface PoolConfig {
-  /** Names of models. `*` matches any text. */
-  readonly models: readonly string[];
-  readonly policy: PolicyConfig;
-  readonly engineApiKey: Secret | undefined;
-  readonly forwardAuthorization: boolean;
-  /** How long requests wait for an engine while none is up; 0 for not at all. */
-  readonly holdMs: number;
-}
+export type PoolConfig = Omit<Settings["pools"][number], "policy"> & { readonly policy: PolicyConfig };
 
 /** A pool of KV blocks outside the engines, and which engines use it. */
 export interface KvPoolConfig {
@@ -135,12 +127,9 @@ function prepare(settings: Settings, tree: ConfigTree, env: Environment): Prepar
     discovery: compileDiscovery(tree, env),
     policy: compilePolicy(tree.policy),
     sessionKey: settings.sessionKey.map(compileSource),
-    pools: tree.pools.map(({ models, policy, "engine-api-key": key, "forward-authorization": forwards, ...rest }) => ({
-      models,
-      policy: compilePolicy(policy ?? tree.policy),
-      engineApiKey: key === undefined ? undefined : new Secret(key),
-      forwardAuthorization: forwards,
-      holdMs: rest["scale-from-zero"].hold,
+    pools: settings.pools.map((pool, at) => ({
+      ...pool,
+      policy: compilePolicy(tree.pools[at]?.policy ?? tree.policy),
     })),
     overflow: compileOverflow(tree),
     kvPools: settings.kvPools.map(({ name, endpoint, replay, topic, models, labels }) => ({
@@ -159,7 +148,7 @@ function compileAdmin({ key, advertise, ...admin }: Settings["admin"]): Prepared
   return {
     ...admin,
     advertise: advertise === undefined ? undefined : new URL(advertise).origin,
-    keySha256: key === undefined ? undefined : sha256Of(key),
+    keySha256: key === undefined ? undefined : sha256Of(key.reveal()),
   };
 }
 
@@ -172,7 +161,7 @@ function compileScale({ host, port, tls, ...scale }: Settings["scale"]): ScaleCo
 }
 
 function compileApiKey({ name, key, keySha256 }: Settings["apiKeys"][number]): ApiKey {
-  return { name, sha256: keySha256 === undefined ? sha256Of(key ?? "") : Buffer.from(keySha256, "hex") };
+  return { name, sha256: keySha256 ? Buffer.from(keySha256.reveal(), "hex") : sha256Of(key?.reveal() ?? "") };
 }
 
 function compilePolicy({ name, ...options }: ConfigTree["policy"]): PolicyConfig {

@@ -148,6 +148,13 @@ interface RangeOptions<Value> extends LeafOptions<Value> {
   readonly maximum: Value;
 }
 
+/** Text that code gets as a `Secret`. */
+interface SecretText extends TUnsafe<string> {
+  espalier: LeafNotes & { readonly isSecret: true };
+}
+
+export function text(options: TextOptions & { readonly isSecret: true }): SecretText;
+export function text(options: TextOptions): TUnsafe<string>;
 export function text({ expected, isSecret, isPath, ...schema }: TextOptions) {
   const { minLength = 1, maxLength = 1_024 } = schema;
   const inWords = expected ?? `text of ${minLength} to ${maxLength} characters`;

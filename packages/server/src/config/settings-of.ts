@@ -1,9 +1,10 @@
 import type { Static, TSchema } from "typebox";
 import { type LeafKind, shapeOf } from "./schema-builders.ts";
+import { Secret } from "./secret.ts";
 
 /**
- * The settings of a schema in the form that code reads: `first-byte`, a duration, is `firstByteMs`, and what may be absent is
- * `undefined`. `settingsOf` makes it.
+ * The settings of a schema in the form that code reads: `first-byte`, a duration, is `firstByteMs`, what may be absent is
+ * `undefined`, and a secret is a `Secret`. `settingsOf` makes it.
  */
 export type SettingsOf<Schema> = Schema extends { readonly properties: infer Properties }
   ? { readonly [Key in keyof Properties & string as NameOf<Key, Properties[Key]>]: Possible<Properties[Key]> }
@@ -11,9 +12,11 @@ export type SettingsOf<Schema> = Schema extends { readonly properties: infer Pro
     ? readonly SettingsOf<Item>[]
     : Schema extends { readonly patternProperties: Readonly<Record<string, infer Value>> }
       ? Readonly<Record<string, SettingsOf<Value>>>
-      : Schema extends { "~unsafe": infer Value }
-        ? Value
-        : never;
+      : Schema extends { espalier: { isSecret: true } }
+        ? Secret
+        : Schema extends { "~unsafe": infer Value }
+          ? Value
+          : never;
 
 type Possible<Schema> = SettingsOf<Schema> | (Schema extends { "~optional": true } ? undefined : never);
 
@@ -30,20 +33,21 @@ type CamelCase<Key extends string> = Key extends `${infer First}-${infer Rest}`
   ? `${First}${Capitalize<CamelCase<Rest>>}`
   : Key;
 
-/** Renames the keys of a checked tree as `SettingsOf` says. */
+/** A checked tree in the form that `SettingsOf` says. */
 export function settingsOf<Schema extends TSchema>(schema: Schema, tree: Static<Schema>): SettingsOf<Schema> {
-  return renamed(schema, tree) as SettingsOf<Schema>;
+  return inCode(schema, tree) as SettingsOf<Schema>;
 }
 
-function renamed(schema: TSchema, tree: unknown): unknown {
+function inCode(schema: TSchema, tree: unknown): unknown {
   const shape = shapeOf(schema);
-  if (tree === undefined || shape.form === "leaf") return tree;
-  if (shape.form === "list") return (tree as readonly unknown[]).map((item) => renamed(shape.items, item));
+  if (tree === undefined) return undefined;
+  if (shape.form === "leaf") return shape.notes.isSecret ? new Secret(tree as string) : tree;
+  if (shape.form === "list") return (tree as readonly unknown[]).map((item) => inCode(shape.items, item));
   const values = tree as Readonly<Record<string, unknown>>;
   const entries =
     shape.form === "map"
-      ? Object.entries(values).map(([name, value]) => [name, renamed(shape.values, value)])
-      : Object.entries(shape.properties).map(([key, of]) => [nameOf(key, of), renamed(of, values[key])]);
+      ? Object.entries(values).map(([name, value]) => [name, inCode(shape.values, value)])
+      : Object.entries(shape.properties).map(([key, of]) => [nameOf(key, of), inCode(of, values[key])]);
   return Object.fromEntries(entries);
 }
 

@@ -146,7 +146,7 @@ export function poolRules(
     policy,
     engineApiKey: undefined,
     forwardAuthorization: false,
-    holdMs: 0,
+    scaleFromZero: { holdMs: 0 },
   };
   return [...pools, general].map((pool) => {
     const create = () => createPolicy(pool.policy.name, pool.policy.options, custom);
@@ -157,7 +157,7 @@ export function poolRules(
       metricsEveryMs: create().metricsEveryMs,
       upstreamHeaders: pool.engineApiKey ? ["authorization", `Bearer ${pool.engineApiKey.reveal()}`] : [],
       forwardAuthorization: pool.forwardAuthorization,
-      holdMs: pool.holdMs,
+      holdMs: pool.scaleFromZero.holdMs,
     };
   });
 }

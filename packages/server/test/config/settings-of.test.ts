@@ -1,7 +1,8 @@
 import { Type } from "typebox";
 import { expect, expectTypeOf, test, vi } from "vitest";
 import { configJsonSchema, flagCatalogue, loadConfig, renderConfigurationDocs } from "../../src/config/index.ts";
-import { duration, filePath, flag, integer, list, map, section, size } from "../../src/config/schema-builders.ts";
+import { duration, filePath, flag, integer, list, map, section, size, text } from "../../src/config/schema-builders.ts";
+import { Secret } from "../../src/config/secret.ts";
 import { type SettingsOf, settingsOf } from "../../src/config/settings-of.ts";
 
 const range = { description: "Something.", minimum: 0, maximum: 9 };
@@ -14,6 +15,7 @@ const grown = section("Of a test.", {
   cache: size(bytes),
   verify: flag({ description: "Whether." }),
   tls: Type.Optional(section("Files.", { "ca-file": Type.Optional(filePath("A file.")) })),
+  key: text({ description: "A key.", isSecret: true }),
   rules: list(section("A rule.", { "at-most": duration(time) }), { description: "Rules.", maxItems: 9 }),
   shares: map(section("A share.", { "per-user": integer(range) }), { description: "Shares.", maxProperties: 9 }),
 });
@@ -26,14 +28,17 @@ test("a setting has its key in camel case and its unit as its name in code, unle
     readonly cacheBytes: number;
     readonly verify: boolean;
     readonly tls: { readonly caFile: string | undefined } | undefined;
+    readonly key: Secret;
     readonly rules: readonly { readonly atMostMs: number }[];
     readonly shares: Readonly<Record<string, { readonly perUser: number }>>;
   }>();
   const tree = {
     ...{ "first-byte": 5, "max-body-bytes-in-flight": 1_024, cache: 2_048, verify: true },
-    ...{ tls: {}, rules: [{ "at-most": 7 }], shares: { "some-name": { "per-user": 3 } } },
+    ...{ tls: {}, key: "secret-1", rules: [{ "at-most": 7 }], shares: { "some-name": { "per-user": 3 } } },
   };
-  expect(settingsOf(grown, tree)).toStrictEqual({
+  const { key, ...settings } = settingsOf(grown, tree);
+  expect(key.reveal()).toBe("secret-1");
+  expect(settings).toStrictEqual({
     ...{ firstByteMs: 5, answerMs: undefined, maxBodyBytesInFlight: 1_024, cacheBytes: 2_048, verify: true },
     ...{ tls: { caFile: undefined }, rules: [{ atMostMs: 7 }], shares: { "some-name": { perUser: 3 } } },
   });
@@ -63,6 +68,6 @@ test("a new value in a section of the schema is a key, a name in code, a flag, a
 
 test("a new secret in a section of the schema is masked where the configuration is shown", () => {
   const config = loadConfig({ flags: { "--drain-new-key": "secret-2" } });
-  expect(config.drain).toMatchObject({ newKey: "secret-2" });
+  expect(config.drain).toMatchObject({ newKey: expect.any(Secret) });
   expect(config.effective.drain).toEqual({ "new-pause": 3_000, "new-key": "***" });
 });

@@ -301,11 +301,11 @@ interface TracingPartsOptions {
 
 /** @returns undefined where nothing is traced */
 function createTracingParts({ config, meter, instanceId, ...parts }: TracingPartsOptions): Tracing | undefined {
-  const { endpoint, headers, serviceName, sampleShare } = config;
+  const { endpoint, headers, serviceName, sample } = config;
   if (endpoint === undefined) return undefined;
   const revealed = Object.entries(headers).map(([name, secret]) => [name, secret.reveal()] as const);
   return createTracing({
-    ...{ ...parts, serviceName, sampleShare },
+    ...{ ...parts, serviceName, sample },
     createExporter: () => createOtlpExporter({ endpoint, headers: Object.fromEntries(revealed) }),
     instanceId: instanceId(),
     meters: createSpanMeters(meter),

@@ -22,13 +22,7 @@ export type TokenizerConfig = Settings["tokenizers"][number];
 export type EndpointPickerConfig = Settings["endpointPicker"] & { readonly port: number };
 
 /** How many engines the load needs, and who is told. */
-export interface ScaleConfig {
-  /** Share of an engine's time that the load may take. */
-  readonly utilization: number;
-  /** Time in which requests that wait without a deadline have to begin. */
-  readonly catchUpMs: number;
-  /** Time without requests after which a model needs no engine. */
-  readonly idleMs: number;
+export interface ScaleConfig extends Omit<Settings["scale"], "host" | "port" | "tls"> {
   /** Listener of the external scaler; undefined without one. */
   readonly listen: { readonly host: string; readonly port: number; readonly tls: ListenerTls | undefined } | undefined;
 }
@@ -136,8 +130,8 @@ function prepare(settings: Settings, tree: ConfigTree, env: Environment): Prepar
       ...{ name, models, labels },
       events: { endpoint, replayEndpoint: replay, topic },
     })),
-    mesh: compileMesh(tree),
-    tracing: compileTracing(tree),
+    mesh: compileMesh(settings.mesh, tree.mesh),
+    tracing: compileTracing(settings.tracing),
     warnings: warningsOf(tree),
     effective: maskSecrets(configSchema, tree) as ConfigTree,
     fingerprints: fingerprintsOf(tree),

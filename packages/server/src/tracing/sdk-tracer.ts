@@ -30,7 +30,7 @@ export interface SdkTracer extends Tracer {
 
 /** Records a share of the requests as OpenTelemetry spans. */
 export function createSdkTracer(exporter: SpanExporter, options: TracingOptions): SdkTracer {
-  const { serviceName, instanceId, sampleShare, clock, scheduler, random, logger, meters } = options;
+  const { serviceName, instanceId, sample, clock, scheduler, random, logger, meters } = options;
   const queue = new SpanQueue({ exporter, scheduler, logger, meters });
   const ids = new SpanIds(random);
   const provider = new BasicTracerProvider({
@@ -57,7 +57,7 @@ export function createSdkTracer(exporter: SpanExporter, options: TracingOptions)
   };
   return {
     isOn: true,
-    samples: (traceparent) => (traceparent === undefined ? random.float() < sampleShare : isSampled(traceparent)),
+    samples: (traceparent) => (traceparent === undefined ? random.float() < sample : isSampled(traceparent)),
     begin,
     keep(traceparent, start) {
       if (!mayKeep()) return undefined;

@@ -18,7 +18,7 @@ export interface TracingOptions {
   /** Distinguishes the routers of one service. */
   readonly instanceId: string;
   /** The recorded share of requests, 0 to 1, when the caller has not decided. */
-  readonly sampleShare: number;
+  readonly sample: number;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;

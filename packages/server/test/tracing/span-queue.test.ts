@@ -39,7 +39,7 @@ async function started<Exporter extends SpanExporter>(exporter: Exporter) {
   const logger = createRecordingLogger();
   const meter = createSeriesMeter();
   const tracing = createTracing({
-    ...{ serviceName: "s", instanceId: "i", sampleShare: 1, createExporter: async () => exporter },
+    ...{ serviceName: "s", instanceId: "i", sample: 1, createExporter: async () => exporter },
     ...{ clock: time.clock, scheduler: time.scheduler, random: createSeededRandom(1) },
     ...{ logger, meters: createSpanMeters(meter) },
   });

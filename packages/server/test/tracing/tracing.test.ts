@@ -19,11 +19,11 @@ const sampled = `00-${traceId}-${parentId}-01`;
 const unsampled = `00-${traceId}-${parentId}-00`;
 const startWallMs = 1_700_000_000_000;
 
-async function started(sampleShare = 1) {
+async function started(sample = 1) {
   const time = createVirtualTime(startWallMs);
   const exporter = new InMemorySpanExporter();
   const tracing = createTracing({
-    ...{ serviceName: "routers", instanceId: "router-1", sampleShare, createExporter: async () => exporter },
+    ...{ serviceName: "routers", instanceId: "router-1", sample, createExporter: async () => exporter },
     ...{ clock: time.clock, scheduler: time.scheduler, random: createSeededRandom(7) },
     ...{ logger: createRecordingLogger(), meters: createSpanMeters(createSeriesMeter()) },
   });
@@ -124,7 +124,7 @@ test("before its start, and after its end, it records nothing and does not mind"
   const time = createVirtualTime();
   const meter = createSeriesMeter();
   const tracing = createTracing({
-    ...{ serviceName: "s", instanceId: "i", sampleShare: 1, createExporter: async () => exporter },
+    ...{ serviceName: "s", instanceId: "i", sample: 1, createExporter: async () => exporter },
     ...{ clock: time.clock, scheduler: time.scheduler, random: createSeededRandom(1) },
     ...{ logger: createRecordingLogger(), meters: createSpanMeters(meter) },
   });
@@ -180,7 +180,7 @@ test("a clock that is set back in the middle of a trace does not turn its times 
   let wallMs = startWallMs;
   const exporter = new InMemorySpanExporter();
   const tracing = createTracing({
-    ...{ serviceName: "s", instanceId: "i", sampleShare: 1, createExporter: async () => exporter },
+    ...{ serviceName: "s", instanceId: "i", sample: 1, createExporter: async () => exporter },
     clock: { nowMs: time.clock.nowMs, wallMs: () => wallMs },
     ...{ scheduler: time.scheduler, random: createSeededRandom(1) },
     ...{ logger: createRecordingLogger(), meters: createSpanMeters(createSeriesMeter()) },

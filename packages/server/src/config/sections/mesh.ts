@@ -5,6 +5,7 @@ import { isSection, readTree } from "../read-tree.ts";
 import type { ConfigTree } from "../schema.ts";
 import { choice, duration, filePath, integer, list, section, text } from "../schema-builders.ts";
 import { Secret } from "../secret.ts";
+import type { SettingsOf } from "../settings-of.ts";
 import { parseYaml } from "../yaml-document.ts";
 import {
   checkPods,
@@ -184,59 +185,35 @@ export interface SeedSourcesConfig {
   }[];
 }
 
+type MeshSettings = SettingsOf<typeof mesh>;
+
 /** How the router shares state with others. */
-export interface MeshConfig {
+export interface MeshConfig extends Omit<MeshSettings, "seedServers" | "seedsFile" | "seedServices" | "seedPods"> {
   readonly backend: "off" | "peers" | "redis";
-  /** Undefined leaves the choice to the router. */
-  readonly routerId: string | undefined;
-  readonly region: string | undefined;
-  readonly cluster: string;
-  readonly events: "owner" | "direct";
-  readonly host: string;
   readonly port: number;
-  /** `HOST:PORT` */
-  readonly advertise: string | undefined;
-  /** `HOST:PORT` each. */
-  readonly seeds: readonly string[];
   readonly seedSources: SeedSourcesConfig;
-  readonly secret: Secret | undefined;
-  /** Secrets accepted in addition to `secret`; none without it. */
-  readonly acceptedSecrets: readonly Secret[];
-  readonly tls: { readonly certFile: string; readonly keyFile: string; readonly caFile: string } | undefined;
-  /** Set with `redis`. It may contain a password. */
-  readonly redisUrl: Secret | undefined;
-  readonly joinGraceMs: number;
 }
 
 /** Names of SRV records begin with `_` and have no port; host names do not. */
 const isRecords = (seed: string): boolean => seed.startsWith("_") && !seed.includes(":");
 
-export function compileMesh({ mesh }: Pick<ConfigTree, "mesh">): MeshConfig {
-  const { tls, secret, "redis-url": redisUrl } = mesh;
+/** @param tree the same in the form of the file */
+export function compileMesh(settings: MeshSettings, tree: ConfigTree["mesh"]): MeshConfig {
+  const { seedServers: servers, seedsFile: file, seedServices: _, seedPods: __, ...others } = settings;
   return {
-    backend: meshBackend(mesh),
-    routerId: mesh["router-id"],
-    region: mesh.region,
-    cluster: mesh.cluster,
-    events: mesh.events,
-    host: mesh.host,
-    port: mesh.port ?? 0,
-    advertise: mesh.advertise,
-    seeds: mesh.seeds.filter((seed) => !isRecords(seed)),
+    ...others,
+    backend: meshBackend(tree),
+    port: tree.port ?? 0,
+    seeds: tree.seeds.filter((seed) => !isRecords(seed)),
     seedSources: {
-      records: [...new Set(mesh.seeds.filter(isRecords))],
-      servers: mesh["seed-servers"],
-      file: mesh["seeds-file"],
-      services: mesh["seed-services"].map(compileService),
-      pods: mesh["seed-pods"].map(compilePods),
+      ...{ servers, file },
+      records: [...new Set(tree.seeds.filter(isRecords))],
+      services: tree["seed-services"].map(compileService),
+      pods: tree["seed-pods"].map(compilePods),
     },
-    secret: secret === undefined ? undefined : new Secret(secret),
-    acceptedSecrets: [...new Set(mesh["accepted-secrets"])]
-      .filter((accepted) => accepted !== secret)
+    acceptedSecrets: [...new Set(tree["accepted-secrets"])]
+      .filter((accepted) => accepted !== tree.secret)
       .map((accepted) => new Secret(accepted)),
-    tls: tls && { certFile: tls["cert-file"], keyFile: tls["key-file"], caFile: tls["ca-file"] },
-    redisUrl: redisUrl === undefined ? undefined : new Secret(redisUrl),
-    joinGraceMs: mesh["join-grace"],
   };
 }
 

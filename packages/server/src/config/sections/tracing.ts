@@ -3,6 +3,7 @@ import type { Path, Problem } from "../problems.ts";
 import type { ConfigTree } from "../schema.ts";
 import { number, section, text } from "../schema-builders.ts";
 import { Secret } from "../secret.ts";
+import type { SettingsOf } from "../settings-of.ts";
 
 export const tracing = section("Traces of requests, exported to an OpenTelemetry collector over OTLP/HTTP.", {
   endpoint: Type.Optional(
@@ -37,24 +38,14 @@ export const tracing = section("Traces of requests, exported to an OpenTelemetry
 });
 
 /** Where to send traces, and which requests to trace. */
-export interface TracingConfig {
-  /** Base URL of the collector; undefined when nothing is traced. */
-  readonly endpoint: string | undefined;
+export interface TracingConfig extends Omit<SettingsOf<typeof tracing>, "headers"> {
   /** Headers for the collector, by name in lower case. */
   readonly headers: Readonly<Record<string, Secret>>;
-  readonly serviceName: string;
-  /** From 0 to 1. */
-  readonly sampleShare: number;
 }
 
-export function compileTracing({ tracing }: ConfigTree): TracingConfig {
-  const pairs = readPairs(tracing.headers ?? "") ?? [];
-  return {
-    endpoint: tracing.endpoint,
-    headers: Object.fromEntries(pairs.map(([name, value]) => [name, new Secret(value)])),
-    serviceName: tracing["service-name"],
-    sampleShare: tracing.sample,
-  };
+export function compileTracing({ headers, ...others }: SettingsOf<typeof tracing>): TracingConfig {
+  const pairs = readPairs(headers?.reveal() ?? "") ?? [];
+  return { ...others, headers: Object.fromEntries(pairs.map(([name, value]) => [name, new Secret(value)])) };
 }
 
 export function checkTracing({ tracing: { headers } }: ConfigTree): Problem[] {

@@ -149,7 +149,7 @@ interface RangeOptions<Value> extends LeafOptions<Value> {
 }
 
 /** Text that code gets as a `Secret`. */
-interface SecretText extends TUnsafe<string> {
+export interface SecretText extends TUnsafe<string> {
   espalier: LeafNotes & { readonly isSecret: true };
 }
 

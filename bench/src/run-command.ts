@@ -70,7 +70,7 @@ export async function runCommand(args: readonly string[], { out, notes }: Comman
   const own = rest.filter((argument) => argument !== "--json");
   try {
     const { report, table, failure } = await suite.run(own, (line) => notes(`${suite.name}: ${line}\n`));
-    out(json ? `${JSON.stringify(report, undefined, 2)}\n` : table(report));
+    out(json ? `${JSON.stringify(report, undefined, 2)}\n` : table);
     if (failure === undefined) return exitDone;
     notes(`error: ${failure}\n`);
     return exitFailure;

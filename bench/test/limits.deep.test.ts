@@ -43,5 +43,5 @@ test("a part that does not exist is refused", async () => {
     out: () => {},
     notes: (text) => void notes.push(text),
   });
-  expect([code, notes.join("")]).toEqual([2, expect.stringContaining('there is no part "none"')]);
+  expect([code, notes.join("")]).toEqual([2, expect.stringContaining('--part: there is no "none"')]);
 });

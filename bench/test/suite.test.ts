@@ -135,8 +135,8 @@ test("a report has the medians of the first system as metrics, those of the othe
 });
 
 test("a table has a column for each system, medians followed by extremes, and then what to doubt", async () => {
-  const { report, table, failure } = await suiteOf([], ["one target", "another target"]).run([], () => {});
-  expect(table(report).replaceAll(/ {2,}/g, "  ")).toBe(
+  const { table, failure } = await suiteOf([], ["one target", "another target"]).run([], () => {});
+  expect(table.replaceAll(/ {2,}/g, "  ")).toBe(
     [
       "figure  own  naive",
       "ops_per_s  4.00 M (2.00 M .. 8.00 M)  1.00 M (1.00 M .. 1.00 M)",

@@ -91,7 +91,7 @@ test("the whole suite on a small trace has a row for each kind of fleet, compare
   expect(rows[0]?.relative).toBe(1);
   for (const row of rows) expect(row.requests).toBe(sessions * turns);
   expect(report.metrics.infinite_cache).toBeCloseTo(8 / 15, 1);
-  expect(table(report).split("\n")[0]).toContain("hit share");
+  expect(table.split("\n")[0]).toContain("hit share");
   expect(lines.filter((line) => line.includes("hit share"))).toHaveLength(5);
 }, 60_000);
 

@@ -39,8 +39,8 @@ export interface SuiteDeclaration<P extends Params, M extends Measured> {
 
 export interface SuiteResult {
   readonly report: BenchReport;
-  /** Formats the report for a terminal. */
-  readonly table: (report: BenchReport) => string;
+  /** The report for a terminal. */
+  readonly table: string;
   /** Why the command fails although it has a report, as a sentence; absent when it does not fail. */
   readonly failure?: string;
 }
@@ -68,7 +68,7 @@ export function defineSuite<P extends Params, M extends Measured>(declared: Suit
       const failures = "failures" in report ? (report.failures as readonly string[]) : [];
       return {
         report,
-        table: () => `${declared.table?.(report) ?? figuresTable(report)}${remarks(report)}`,
+        table: `${declared.table?.(report) ?? figuresTable(report)}${remarks(report)}`,
         ...(failures.length > 0 ? { failure: failures.join("; ") } : {}),
       };
     },

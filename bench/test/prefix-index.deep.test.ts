@@ -50,7 +50,10 @@ test("the naive index stores, removes and walks", () => {
 test("the suite runs as often as it is told and notes each run", async () => {
   const lines: string[] = [];
   const { report, table } = await prefixIndexSuite.run(["--quick", "--blocks", "2000"], (line) => lines.push(line));
-  expect(lines).toEqual([expect.stringMatching(/^run 1 of 1: [\d.]+ M stores\/s$/)]);
+  expect(lines).toEqual([
+    // On a busy machine they are fewer than a million.
+    expect.stringMatching(/^run 1 of 1: [\d.]+( M)? stores\/s$/),
+  ]);
   expect(report.params).toMatchObject({ runs: 1, blocks: 2_000, naive_blocks: 2_000 });
   expect(table).toContain("naive");
 });

@@ -14,6 +14,8 @@ const programs = ["apps/router", "apps/engine-sim"];
 const assets = ["migration", "models"];
 /** Only compilers and debuggers read these; and native code of other systems, in the folders that zeromq keeps it in. */
 const otherSystems = ["darwin", "linux", "win32"].filter((name) => name !== process.platform).join("|");
+/** What libraries publish for their developers, in folders at their top. */
+const ofDevelopers = /\/node_modules\/(?:@[^/]+\/)?[^/]+\/(?:tests?|__tests__|examples?|benchmarks?|docs|\.github)$/;
 const leftOut = new RegExp(`\\.(?:d\\.[cm]?ts|map|tsbuildinfo)$|/zeromq/build/(?:${otherSystems})$`);
 
 const [, , ...steps] = process.argv;
@@ -100,6 +102,6 @@ function copyFolder(source, target, except) {
   const from = join(root, source);
   cpSync(from, target, {
     recursive: true,
-    filter: (path) => path === from || !(leftOut.test(path) || except.test(path)),
+    filter: (path) => path === from || !(leftOut.test(path) || ofDevelopers.test(path) || except.test(path)),
   });
 }

@@ -44,6 +44,7 @@ const espalier = (...args: readonly string[]): string[] => [join(image, "apps/ro
 
 test("the pruned result starts, is ready before an engine, answers, and drains", async () => {
   const version = start(espalier("version"));
+  const scenarios = start(espalier("simulate", "--list"));
   const migrate = start(espalier("migrate", "--from", "smg", "--", "--policy", "manual"));
   const [url = ""] = await engines({ engines: 1 });
   const router = start(
@@ -75,6 +76,7 @@ test("the pruned result starts, is ready before an engine, answers, and drains",
   expect(await router.exited).toBe(0);
   expect(await version.exited).toBe(0);
   expect([await migrate.exited, migrate.output()]).toEqual([0, expect.stringContaining("name: sticky")]);
+  expect([await scenarios.exited, scenarios.output()]).toEqual([0, expect.stringContaining("engine-churn")]);
   expect(version.output()).toMatch(/^espalier \d+\.\d+\.\d+ \(Node /);
 });
 

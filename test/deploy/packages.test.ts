@@ -154,6 +154,10 @@ describe("installed in an empty folder", () => {
     return stdout;
   };
 
+  test("the scenarios of simulations are there", () => {
+    expect(inConsumer("npx", "espalier", "simulate", "--list")).toContain("engine-churn");
+  });
+
   test("the tables of other routers are there", () => {
     const words = ["--worker-urls", "http://a:1", "--policy", "manual"];
     expect(inConsumer("npx", "espalier", "migrate", "--from", "smg", "--", ...words)).toContain("name: sticky");

@@ -22,6 +22,7 @@ function trace(steps: number): string {
 const rowKeys = [
   ...["policy", "routers", "engines", "sharing", "seed", "requests", "errors", "duration_s"],
   ...["ttft_mean_s", "ttft_p50_s", "ttft_p90_s", "ttft_p95_s", "ttft_p99_s", "itl_mean_s"],
+  ...["tpot_mean_s", "tpot_p50_s", "tpot_p90_s", "tpot_p95_s", "tpot_p99_s", "goodput_share"],
   ...["e2e_mean_s", "e2e_p50_s", "e2e_p90_s", "e2e_p95_s", "e2e_p99_s"],
   ...["output_tokens_per_s", "total_tokens_per_s", "requests_per_s"],
   ...["cached_share", "followup_cached_share", "load_cov"],

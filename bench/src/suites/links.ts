@@ -24,9 +24,9 @@ can follow; the figures are for one of them. "core at most" is what as many fram
     frames: whole({ help: "frames that all routers together send in a second", standard: 4_000, most: 1_000_000 }),
     seconds: whole({
       help: "time for which each mesh is idle, and for which it is loaded",
-      ...{ standard: 5, quick: 0.25, most: 600 },
+      ...{ standard: 5, quick: 0.5, most: 600 },
     }),
-    quick: quick("meshes of 2 and 4 routers for a quarter of a second"),
+    quick: quick("meshes of 2 and 4 routers for half a second"),
   },
   async measure({ routers: sizes, frames: framesPerS, seconds }, note) {
     const metrics: Record<string, number> = {};

@@ -65,7 +65,7 @@ export function defineSuite<P extends Params, M extends Measured>(declared: Suit
     async run(args, note) {
       const measured = await declared.measure(readParams(params, args), note);
       const report = reportOf(name, measured);
-      const failures = "failures" in report ? (report.failures as readonly string[]) : [];
+      const failures = failuresOf(report);
       return {
         report,
         table: `${declared.table?.(report) ?? figuresTable(report)}${remarks(report)}`,
@@ -136,12 +136,17 @@ function digits(value: number): string {
   return Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3);
 }
 
-function remarks({ params, warnings, ...more }: BenchReport): string {
-  const failures = "failures" in more ? (more.failures as readonly string[]) : [];
+/** What some suites measure besides figures: parts that went wrong. */
+function failuresOf(report: BenchReport): readonly string[] {
+  return "failures" in report ? (report.failures as readonly string[]) : [];
+}
+
+function remarks(report: BenchReport): string {
+  const { params, warnings } = report;
   return [
     ...(params.pinned === false ? ["Not pinned to cores: figures are of the whole machine."] : []),
     ...warnings.map((warning) => `Warning: ${warning}.`),
-    ...failures.map((failure) => `Failed: ${failure}.`),
+    ...failuresOf(report).map((failure) => `Failed: ${failure}.`),
   ]
     .map((line) => `${line}\n`)
     .join("");

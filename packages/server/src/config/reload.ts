@@ -1,6 +1,8 @@
 import { createHash } from "node:crypto";
 import type { CompiledConfig } from "./compiled-config.ts";
 import { isSection } from "./read-tree.ts";
+import { configSchema } from "./schema.ts";
+import { namesInCode } from "./settings-of.ts";
 
 /** Paths that a reload applies; a path includes everything below it. Other settings need a restart. */
 const reloadablePaths = [
@@ -112,27 +114,24 @@ export function changedPaths(before: CompiledConfig, after: CompiledConfig): rea
 
 /** The running configuration with the reloadable settings of the loaded one. */
 export function applyReload(running: CompiledConfig, loaded: CompiledConfig): CompiledConfig {
-  const { engines, discovery, policy, pools, apiKeys, cors, sessionKey, injectUsage, drain, warnings } = loaded;
-  const { maxNesting, maxConcurrentRequests, maxBodyBytesInFlight, maxConnections } = loaded.limits;
-  const { maxEventLoopDelayMs, maxHeapShare, maxMeshBufferBytes } = loaded.limits;
-  const { aliases, splits } = loaded.models;
   const takes = (path: string): boolean => isAppliedOnReload(path, running, loaded);
-  const { secret, acceptedSecrets } = takes("mesh.secret") ? loaded.mesh : running.mesh;
+  const { warnings, isFileBlank } = loaded;
   return {
-    ...running,
-    ...{ engines, discovery, policy, pools, apiKeys, cors, sessionKey, injectUsage, drain, warnings },
-    isFileBlank: loaded.isFileBlank,
-    limits: {
-      ...running.limits,
-      ...{ maxNesting, maxConcurrentRequests, maxBodyBytesInFlight, maxConnections },
-      ...{ maxEventLoopDelayMs, maxHeapShare, maxMeshBufferBytes },
-    },
-    models: { ...running.models, aliases, splits },
-    mesh: { ...running.mesh, secret, acceptedSecrets },
-    log: { ...running.log, level: loaded.log.level },
+    ...reloadablePaths.filter(takes).reduce((config, path) => {
+      return withValueOf(config, loaded, namesInCode(configSchema, path.split("."))) as CompiledConfig;
+    }, running),
+    ...{ warnings, isFileBlank },
     effective: joinTrees(running.effective, loaded.effective, "", takes) as CompiledConfig["effective"],
     fingerprints: joinFingerprints(running.fingerprints, loaded.fingerprints, takes),
   };
+}
+
+/** A copy of an object with the value that another one has at a path. */
+function withValueOf(to: object, from: object, [name = "", ...below]: readonly string[]): object {
+  const values = to as Readonly<Record<string, unknown>>;
+  const value = (from as Readonly<Record<string, unknown>>)[name];
+  if (below.length === 0) return { ...values, [name]: value };
+  return { ...values, [name]: withValueOf(values[name] as object, value as object, below) };
 }
 
 type Takes = (path: string) => boolean;

@@ -38,6 +38,20 @@ export function settingsOf<Schema extends TSchema>(schema: Schema, tree: Static<
   return inCode(schema, tree) as SettingsOf<Schema>;
 }
 
+/**
+ * Where code reads a setting.
+ *
+ * @param keys the setting's path in the file, down to a section, a list, a map or a leaf of the schema
+ * @throws TypeError for a path that the schema does not have
+ */
+export function namesInCode(schema: TSchema, [key, ...below]: readonly string[]): readonly string[] {
+  if (key === undefined) return [];
+  const shape = shapeOf(schema);
+  const property = shape.form === "section" ? shape.properties[key] : undefined;
+  if (!property) throw new TypeError(`there is no setting ${key} here`);
+  return [nameOf(key, property), ...namesInCode(property, below)];
+}
+
 function inCode(schema: TSchema, tree: unknown): unknown {
   const shape = shapeOf(schema);
   if (tree === undefined) return undefined;

@@ -23,13 +23,12 @@ import {
   type Read,
   seconds,
 } from "./read-fields.ts";
-import { requests, scriptsOf } from "./requests.ts";
+import { requests, scriptsOf, spread } from "./requests.ts";
 import type { WorkloadOptions } from "./scenario.ts";
 
 const stage = object({ perS: positive, durationS: seconds });
-const log = object({ median: positive, sigma: amount("standard deviations"), least: positive, most: positive });
 
-/** What sends requests, and when. `docs/guides/simulate.md` says what each does. */
+/** What sends requests, and when. `docs/guides/measure.md` says what each does. */
 const loops = {
   open: object({ startsPerS: positive, requests }, { perEngines: count, burst: count }),
   closed: object({ clients: count, requests }, { perEngines: count, sessions: count }),
@@ -44,7 +43,7 @@ const loops = {
   users: object({ users: list(count), requests }),
   trees: object({
     ...{ users: list(count), branches: list(count), sharedTokens: countOrNone, promptTokens: list(count) },
-    outputTokens: log,
+    outputTokens: spread,
   }),
   trace: object({}, { stepMs: milliseconds }),
   "trace-users": object({ users: count, rampS: seconds }),

@@ -27,7 +27,7 @@ import {
 } from "./read-fields.ts";
 
 /** Log-normal: by its mean, between a tenth of it and ten times it, or by its median and bounds. */
-const spread: Read<BoundedLogNormal> = (value, field, fail) => {
+export const spread: Read<BoundedLogNormal> = (value, field, fail) => {
   if (typeof value === "object" && value !== null && "mean" in value) {
     const { mean, sigma } = object({ mean: positive, sigma: amount("standard deviations") })(value, field, fail);
     return logNormalOfMean(mean, sigma);
@@ -47,7 +47,7 @@ const followups: Read<{ readonly count: number } | { readonly mean: number }> = 
     ? object({ mean: amount("follow-ups") })(value, field, fail)
     : object({ count: countOrNone })(value, field, fail);
 
-/** Requests of one kind. `docs/guides/simulate.md` says what each sends. */
+/** Requests of one kind. `docs/guides/measure.md` says what each sends. */
 const kinds = {
   chats: object(
     {

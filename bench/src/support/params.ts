@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { parseDuration } from "@espalier/core";
 import { UsageError } from "./usage-error.ts";
 
 /** A flag of a suite: how it is read, and its line in the help. */
@@ -71,8 +72,6 @@ export function readWhole(
   throw new UsageError(`${flag} must be a whole number from ${least} to ${most}`);
 }
 
-const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 } as const;
-
 /**
  * A time such as `500ms`, `90s`, `30m` or `1h`, in milliseconds.
  *
@@ -83,17 +82,11 @@ export function duration(range: { readonly help: string; readonly standard: stri
   return {
     ...{ placeholder: "T", help, standard },
     read(flag, text = standard) {
-      const valueMs = parseDuration(text);
-      if (valueMs >= 1 && valueMs <= parseDuration(most)) return valueMs;
+      const valueMs = parseDuration(text) ?? Number.NaN;
+      if (valueMs >= 1 && valueMs <= parseDuration(most)!) return valueMs;
       throw new UsageError(`${flag} must be a time such as 90s, 30m or 1h, at most ${most}`);
     },
   } satisfies Param<number>;
-}
-
-/** @returns milliseconds; NaN when the text is no time */
-function parseDuration(text: string): number {
-  const [, number, unit] = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text) ?? [];
-  return Number(number) * unitMs[unit as keyof typeof unitMs];
 }
 
 /** A file, a folder or another text with a value of its own. */

@@ -133,3 +133,4 @@ export {
   type TraceParent,
   type Tracer,
 } from "./telemetry.ts";
+export { durationPattern, formatDuration, formatSize, parseDuration, parseSize, sizePattern } from "./units.ts";

@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { didYouMean } from "@espalier/core";
+import { didYouMean, parseDuration } from "@espalier/core";
 import { InvalidArgumentError, type Option } from "commander";
 
 /** The command was called incorrectly: its message goes to standard error and the exit code is 2. */
@@ -43,12 +43,10 @@ const maxDurationMs = 2 ** 31 - 1;
  * @throws UsageError for anything else, or a longer duration
  */
 export function readDurationMs(text: string, name: string): number {
-  const match = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/.exec(text);
-  const unitMs = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000 }[match?.[2] as "ms" | "s" | "m" | "h"];
-  if (match?.[1] === undefined || unitMs === undefined) {
+  const durationMs = parseDuration(text);
+  if (durationMs === undefined) {
     throw new UsageError(`${name} must be a length of time such as 500ms, 30s or 2m, not ${JSON.stringify(text)}`);
   }
-  const durationMs = Number(match[1]) * unitMs;
   if (durationMs > maxDurationMs) throw new UsageError(`${name} must be at most 24 days, not ${JSON.stringify(text)}`);
   return durationMs;
 }

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { didYouMean, isLoopback, plainHost } from "@espalier/core";
+import { didYouMean, formatDuration, isLoopback, plainHost } from "@espalier/core";
 import type { Path, Problem } from "./problems.ts";
 import type { ConfigTree } from "./schema.ts";
 import { checkDiscovery } from "./sections/discovery.ts";
@@ -8,7 +8,6 @@ import { checkMesh } from "./sections/mesh.ts";
 import { checkOverflow } from "./sections/overflow.ts";
 import { policyNameExpected, policyOptions } from "./sections/policies.ts";
 import { checkTracing } from "./sections/tracing.ts";
-import { formatDuration } from "./units.ts";
 
 /**
  * Checks that a schema cannot express: how values of different keys fit together.

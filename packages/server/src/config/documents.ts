@@ -1,3 +1,4 @@
+import { formatDuration, formatSize } from "@espalier/core";
 import type { TSchema } from "typebox";
 import { stringify } from "yaml";
 import type { CompiledConfig } from "./compiled-config.ts";
@@ -7,7 +8,6 @@ import { isReloadable } from "./reload.ts";
 import { configSchema } from "./schema.ts";
 import { descriptionOf, shapeOf, writtenNames } from "./schema-builders.ts";
 import { defaultText, flagNames, type Setting, settingPath, settings, typeText } from "./settings.ts";
-import { formatDuration, formatSize } from "./units.ts";
 
 const introduction = `# Configuration
 

@@ -26,5 +26,4 @@ export { type MeshConfig, parseSeedsFile } from "./sections/mesh.ts";
 export type { OverflowConfig, OverflowReason } from "./sections/overflow.ts";
 export type { TracingConfig } from "./sections/tracing.ts";
 export { type FlagEntry, flagCatalogue } from "./settings.ts";
-export { formatDuration, formatSize } from "./units.ts";
 export { parseYaml } from "./yaml-document.ts";

@@ -1,11 +1,10 @@
 import { resolve } from "node:path";
-import { didYouMean } from "@espalier/core";
+import { didYouMean, parseDuration, parseSize } from "@espalier/core";
 import type { TSchema } from "typebox";
 import { Value } from "typebox/value";
 import { formatPath, type Path, type Problem } from "./problems.ts";
 import { defaultOf, type LeafKind, type LeafNotes, type Shape, shapeOf, writtenNames } from "./schema-builders.ts";
 import { mask } from "./secret.ts";
-import { parseDuration, parseSize } from "./units.ts";
 
 interface ReadContext {
   readonly problems: Problem[];

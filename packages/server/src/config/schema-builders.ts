@@ -1,5 +1,5 @@
+import { durationPattern, formatDuration, formatSize, parseDuration, parseSize, sizePattern } from "@espalier/core";
 import { type TProperties, type TSchema, type TUnsafe, Type } from "typebox";
-import { durationPattern, formatDuration, formatSize, parseDuration, parseSize, sizePattern } from "./units.ts";
 
 /** A schema in the form in which code walks it. */
 export type Shape =

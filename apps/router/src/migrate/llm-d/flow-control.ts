@@ -1,4 +1,5 @@
-import { formatDuration, formatSize, type Path } from "@espalier/server";
+import { formatDuration, formatSize } from "@espalier/core";
+import type { Path } from "@espalier/server";
 import { ourSetting } from "../our-settings.ts";
 import { isSection, type Section } from "../section.ts";
 import type { Translation } from "../translation.ts";

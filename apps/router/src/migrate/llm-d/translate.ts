@@ -1,5 +1,5 @@
-import { didYouMean } from "@espalier/core";
-import { formatDuration, type Path } from "@espalier/server";
+import { didYouMean, formatDuration } from "@espalier/core";
+import type { Path } from "@espalier/server";
 import type { Migration } from "../migration.ts";
 import { ourSetting } from "../our-settings.ts";
 import { isSection, type Section } from "../section.ts";

@@ -1,5 +1,4 @@
-/** The `espalier` command. As a library it exports what benchmarks and tests share with it: local fleets, Envoy, and plots. */
-export { type Figure, type PlotPanel, renderFigure } from "@espalier/simulator";
+/** The `espalier` command. As a library it exports what benchmarks and tests share with it: local fleets, Envoy, and replays. */
 export { pickerOf } from "./envoy/demo-envoy.ts";
 export {
   type EnvoyAddress,

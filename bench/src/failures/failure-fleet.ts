@@ -1,28 +1,18 @@
-import { shippedModelFolder } from "@espalier/tokenizer";
+import { type Child, type RouterListening, untilReady } from "espalier";
 import {
-  type Child,
-  type EnginesListening,
-  type RouterListening,
-  startLocalEngines,
-  startLocalRouter,
-  untilReady,
-} from "espalier";
-import { benchModel } from "../support/bench-model.ts";
+  type EngineProcess,
+  endBy,
+  FleetProcesses,
+  type FleetProcessesOptions,
+  started,
+} from "../support/fleet-processes.ts";
 import { freePorts } from "../support/free-ports.ts";
-import { routerProgram } from "../support/router-program.ts";
 import type { WaitPorts } from "../support/until.ts";
 import { untilKnown } from "../support/until-known.ts";
 
-export interface FailureFleetOptions {
+export interface FailureFleetOptions extends Omit<FleetProcessesOptions, "startTimeoutMs"> {
   readonly engines: number;
   readonly routers: number;
-  readonly preset: string;
-  /** Engine seconds per real second. */
-  readonly speed: number;
-  /** KV blocks per engine; the preset's when absent. */
-  readonly blocks?: number;
-  /** Settings of every router, in addition to those that connect the fleet. */
-  readonly arguments: readonly string[];
   readonly ports: WaitPorts;
 }
 
@@ -46,7 +36,6 @@ export interface FailureFleet {
   stop(): Promise<void>;
 }
 
-/** How long a process may take to start: a busy machine is no failure. */
 const startTimeoutMs = 60_000;
 
 /**
@@ -55,24 +44,19 @@ const startTimeoutMs = 60_000;
  * @throws Error when something does not start, or does not find the others
  */
 export async function startFailureFleet(options: FailureFleetOptions): Promise<FailureFleet> {
-  const fleet = new ProcessFleet(options, await freePorts(options.routers));
-  try {
-    await fleet.start();
-  } catch (thrown) {
-    await fleet.stop();
-    throw thrown;
-  }
-  return fleet;
+  return started(new ProcessFleet(options, await freePorts(options.routers)));
 }
 
 class ProcessFleet implements FailureFleet {
   readonly #options: FailureFleetOptions;
+  readonly #processes: FleetProcesses;
   readonly #routerPorts: readonly number[];
-  readonly #engines: Child<EnginesListening>[] = [];
+  readonly #engines: EngineProcess[] = [];
   readonly #routers: Child<RouterListening>[] = [];
 
   constructor(options: FailureFleetOptions, routerPorts: readonly number[]) {
     this.#options = options;
+    this.#processes = new FleetProcesses({ ...options, startTimeoutMs });
     this.#routerPorts = routerPorts;
   }
 
@@ -81,20 +65,12 @@ class ProcessFleet implements FailureFleet {
   }
 
   get engineIds(): readonly string[] {
-    return this.#engineUrls.map((url) => new URL(url).host);
+    return this.#engines.map(({ id }) => id);
   }
 
   async start(): Promise<void> {
-    const { engines, routers, preset, speed, blocks } = this.#options;
-    for (let index = 0; index < engines; index++) {
-      this.#engines.push(
-        await startLocalEngines({
-          ...{ count: 1, preset, model: benchModel, speed, port: 0, kvEvents: true, startTimeoutMs },
-          ...(blocks === undefined ? {} : { blocks }),
-          tokenizer: shippedModelFolder(),
-        }),
-      );
-    }
+    const { engines, routers } = this.#options;
+    for (let index = 0; index < engines; index++) this.#engines.push(await this.#processes.startEngine());
     for (let index = 0; index < routers; index++) this.#routers.push(await this.#startRouter(index));
     for (const router of this.#routers) await this.#untilLinked(router, engines);
   }
@@ -102,8 +78,7 @@ class ProcessFleet implements FailureFleet {
   async restartRouter(index: number): Promise<void> {
     const router = this.#routers[index];
     if (!router) throw new RangeError(`there is no router ${index}`);
-    router.process.kill("SIGTERM");
-    const code = await router.exited;
+    const code = await endBy("SIGTERM", router);
     if (code !== 0) throw new Error(`router ${index + 1} ended with ${code} after SIGTERM`);
     const again = await this.#startRouter(index);
     this.#routers[index] = again;
@@ -123,31 +98,17 @@ class ProcessFleet implements FailureFleet {
   async killEngine(index: number): Promise<void> {
     const engine = this.#engines[index];
     if (!engine) throw new RangeError(`there is no engine ${index}`);
-    engine.process.kill("SIGKILL");
-    await engine.exited;
+    await endBy("SIGKILL", engine.child);
   }
 
-  async stop(): Promise<void> {
-    const children: readonly Child<unknown>[] = [...this.#routers.splice(0), ...this.#engines.splice(0)];
-    await Promise.all(children.map((child) => child.stop()));
-  }
-
-  get #engineUrls(): readonly string[] {
-    return this.#engines.flatMap(({ listening }) => listening.engines.map(({ url }) => url));
+  stop(): Promise<void> {
+    return this.#processes.stop();
   }
 
   #startRouter(index: number): Promise<Child<RouterListening>> {
     const others = this.#routers.filter((_, other) => other !== index);
-    return startLocalRouter({
-      ...{ engineUrls: this.#engineUrls, port: this.#routerPorts[index]!, adminPort: 0, startTimeoutMs },
-      tokenizer: shippedModelFolder(),
-      mesh: {
-        routerId: `router-${index + 1}`,
-        seeds: others.flatMap(({ listening }) => listening.meshAddress ?? []),
-      },
-      arguments: ["--log-level", "error", ...this.#options.arguments],
-      runBy: routerProgram,
-    });
+    const engineUrls = this.#engines.map(({ url }) => url);
+    return this.#processes.startRouter(`router-${index + 1}`, others, { engineUrls, port: this.#routerPorts[index]! });
   }
 
   /** @param feeds that must be live too */

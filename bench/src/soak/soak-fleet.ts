@@ -1,14 +1,5 @@
-import { shippedModelFolder } from "@espalier/tokenizer";
-import {
-  type Child,
-  type EnginesListening,
-  type RouterListening,
-  startLocalEngines,
-  startLocalRouter,
-  untilReady,
-} from "espalier";
-import { benchModel } from "../support/bench-model.ts";
-import { routerProgram } from "../support/router-program.ts";
+import { type Child, type RouterListening, untilReady } from "espalier";
+import { type EngineProcess, endBy, FleetProcesses, started } from "../support/fleet-processes.ts";
 import { pauseFor, untilNothingMissing, type WaitPorts } from "../support/until.ts";
 import { untilKnown } from "../support/until-known.ts";
 import type { LoadTarget } from "./soak-load.ts";
@@ -44,12 +35,6 @@ export interface SoakFleet {
   stop(): Promise<void>;
 }
 
-interface EngineProcess {
-  readonly id: string;
-  readonly url: string;
-  readonly child: Child<EnginesListening>;
-}
-
 interface RouterProcess extends SoakRouter {
   readonly child: Child<RouterListening>;
   wasKilled: boolean;
@@ -59,6 +44,7 @@ interface RouterProcess extends SoakRouter {
 const blocksPerEngine = 1_024;
 /** Small enough to fill within the first quarter of half an hour, so that later growth is not a filling cache. */
 const knownPrompts = "8MiB";
+const routerFlags = ["--drain-delay", "1s", "--health-timeout", "10s", "--tokenize-cache", knownPrompts];
 /** How long a process may take to start or to find the others: a busy machine is no failure. */
 const settleMs = 180_000;
 
@@ -69,26 +55,23 @@ const settleMs = 180_000;
  * @throws Error when something does not start
  */
 export async function startSoakFleet(options: SoakFleetOptions): Promise<SoakFleet> {
-  const fleet = new ProcessFleet(options);
-  try {
-    await fleet.start();
-  } catch (thrown) {
-    await fleet.stop();
-    throw thrown;
-  }
-  return fleet;
+  return started(new ProcessFleet(options));
 }
 
 class ProcessFleet implements SoakFleet {
   readonly #options: SoakFleetOptions;
+  readonly #processes: FleetProcesses;
   readonly #engines: EngineProcess[] = [];
   readonly #routers: RouterProcess[] = [];
-  readonly #children = new Set<Child<unknown>>();
   readonly #killedEngines = new Set<string>();
   #closed: SoakRouter | undefined;
 
   constructor(options: SoakFleetOptions) {
     this.#options = options;
+    this.#processes = new FleetProcesses({
+      ...{ preset: "a10g-7b", speed: options.speed, blocks: blocksPerEngine },
+      ...{ policy: "cache_aware", arguments: routerFlags, startTimeoutMs: settleMs },
+    });
   }
 
   get open(): readonly SoakRouter[] {
@@ -113,7 +96,6 @@ class ProcessFleet implements SoakFleet {
     await untilNothingMissing(() => this.#openAnswersOf(engine.id), settleMs, this.#options.ports);
     await this.#admin("DELETE", `/admin/workers/${encodeURIComponent(engine.id)}`);
     await engine.child.stop();
-    this.#children.delete(engine.child);
     await this.#addEngine();
     await this.#untilWhole();
   }
@@ -122,9 +104,7 @@ class ProcessFleet implements SoakFleet {
     const engine = this.#engines.shift();
     if (!engine) return;
     this.#killedEngines.add(engine.id);
-    engine.child.process.kill("SIGKILL");
-    await engine.child.exited;
-    this.#children.delete(engine.child);
+    await endBy("SIGKILL", engine.child);
     await this.#admin("DELETE", `/admin/workers/${encodeURIComponent(engine.id)}`);
     await this.#addEngine();
     await this.#untilWhole();
@@ -134,30 +114,25 @@ class ProcessFleet implements SoakFleet {
     await this.#endRouter(async (router) => {
       // From here on, the notified load balancer sends it nothing more.
       this.#closed = router;
-      router.child.process.kill("SIGTERM");
-      await router.child.exited;
+      await endBy("SIGTERM", router.child);
     });
   }
 
   async killRouter(): Promise<void> {
     await this.#endRouter(async (router) => {
       router.wasKilled = true;
-      router.child.process.kill("SIGKILL");
-      await router.child.exited;
+      await endBy("SIGKILL", router.child);
     });
   }
 
-  async stop(): Promise<void> {
-    const children = [...this.#children];
-    this.#children.clear();
-    await Promise.all(children.map((child) => child.stop()));
+  stop(): Promise<void> {
+    return this.#processes.stop();
   }
 
   async #endRouter(end: (router: RouterProcess) => Promise<void>): Promise<void> {
     const router = this.#routers.at(-1);
     if (!router) return;
     await end(router);
-    this.#children.delete(router.child);
     this.#routers.pop();
     this.#closed = undefined;
     const again = await this.#startRouter(router.name);
@@ -167,39 +142,16 @@ class ProcessFleet implements SoakFleet {
   }
 
   async #startRouter(name: string): Promise<RouterProcess> {
-    const seeds = this.#routers.flatMap(({ child }) => child.listening.meshAddress ?? []);
-    const child = await startLocalRouter({
-      ...{ engineUrls: [], port: 0, adminPort: 0, policy: "cache_aware", tokenizer: shippedModelFolder() },
-      mesh: { routerId: name, seeds },
-      arguments: [
-        "--log-level",
-        "error",
-        "--drain-delay",
-        "1s",
-        "--health-timeout",
-        "10s",
-        "--tokenize-cache",
-        knownPrompts,
-      ],
-      startTimeoutMs: settleMs,
-      runBy: routerProgram,
-    });
-    this.#children.add(child);
+    const others = this.#routers.map(({ child }) => child);
+    const child = await this.#processes.startRouter(name, others, { engineUrls: [], port: 0 });
     const { url, adminUrl } = child.listening;
     return { name, url, adminUrl, child, wasKilled: false };
   }
 
   async #addEngine(): Promise<void> {
-    const child = await startLocalEngines({
-      ...{ count: 1, preset: "a10g-7b", model: benchModel, speed: this.#options.speed, port: 0, kvEvents: true },
-      ...{ blocks: blocksPerEngine, tokenizer: shippedModelFolder(), startTimeoutMs: settleMs },
-    });
-    this.#children.add(child);
-    const [engine] = child.listening.engines;
-    if (!engine) throw new Error("the engines' process has no engine");
-    const id = new URL(engine.url).host;
+    const engine = await this.#processes.startEngine();
     await this.#admin("POST", "/admin/workers", { url: engine.url });
-    this.#engines.push({ id, url: engine.url, child });
+    this.#engines.push(engine);
   }
 
   /** Waits until every router can use every engine, knows every feed, and is linked with every other router. */

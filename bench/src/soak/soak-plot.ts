@@ -1,4 +1,4 @@
-import { type Figure, type PlotPanel, renderFigure } from "espalier";
+import { type Figure, type PlotPanel, renderFigure } from "@espalier/simulator";
 import type { RouterSample } from "./samples.ts";
 
 /** Maximum points per line: more could not be distinguished. */

@@ -221,7 +221,7 @@ test("autoscalers scale the example's engines, by a metric and a port that route
   expect(metadata.scalerAddress).toBe(`${service!.metadata.name}.${service!.metadata.namespace}.svc:${port!.port}`);
   const written = /^#\s+scale: (.*)$/m.exec(readText("deploy/kubernetes/scaling/keda.yaml"))![1]!;
   const { scale } = loadConfig({ file: { path: "values.yaml", text: `scale: ${written}` } });
-  expect(scale.listen).toMatchObject({ host: "0.0.0.0", port: port!.targetPort });
+  expect(scale).toMatchObject({ host: "0.0.0.0", port: port!.targetPort });
   const rule = readText("deploy/kubernetes/scaling/hpa.yaml");
   expect(rule).toContain("espalier_scale_wanted_engines");
   expect(readText("docs/METRICS.md")).toContain("`espalier_scale_wanted_engines`");

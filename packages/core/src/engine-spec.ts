@@ -60,8 +60,8 @@ export interface KvPullSpec {
 export interface KvEventsSpec {
   /** `tcp://host:port` of rank 0; rank r has the port r above it. */
   readonly endpoint: string;
-  /** Where missed events are replayed, in the same form. */
-  readonly replayEndpoint: string | undefined;
+  /** Endpoint where missed events are replayed, in the same form. */
+  readonly replay: string | undefined;
   /** Prefix of the topics of its events. */
   readonly topic: string;
 }
@@ -77,18 +77,18 @@ export interface EngineSpec {
   /** Relative share of traffic in policies that use weights; above 0, 1 by default. */
   readonly weight: number;
   readonly labels: Readonly<Record<string, string>>;
-  /** Where it is, in the words of the routers' `mesh.region`. Absent if that is not known. */
-  readonly region?: string;
-  /** Number of data-parallel ranks; each is a target. 1 if absent. */
+  /** Where it is, in the words of the routers' `mesh.region`. Undefined if that is not known. */
+  readonly region?: string | undefined;
+  /** Number of data-parallel ranks; each is a target. 1 by default. */
   readonly ranks?: number;
-  /** The engine's number of its first rank. Learned from the engine if absent. */
-  readonly firstRank?: number;
+  /** The engine's number of its first rank. Undefined to learn it from the engine. */
+  readonly firstRank?: number | undefined;
   /** Undefined to ask the engine. */
-  readonly kvEvents?: KvEventsSpec;
+  readonly kvEvents?: KvEventsSpec | undefined;
   /** Undefined for an engine that does not serve split requests. */
-  readonly kvTransfer?: KvTransferSpec;
+  readonly kvTransfer?: KvTransferSpec | undefined;
   /** Undefined for an engine that neither fetches blocks from other engines nor lends them its own. */
-  readonly kvPull?: KvPullSpec;
+  readonly kvPull?: KvPullSpec | undefined;
 }
 
 /** A source's information about every engine that it finds. Undefined or empty parts are learned from the engine. */

@@ -135,7 +135,7 @@ function privateMesh({ mesh }: CompiledConfig): CompiledConfig["mesh"] {
       tls: undefined,
       redisUrl: undefined,
     },
-    ...{ seeds: [], seedSources: { records: [], servers: [], file: undefined, services: [], pods: [] } },
+    ...{ seeds: [], seedRecords: [], seedServers: [], seedsFile: undefined, seedServices: [], seedPods: [] },
   };
 }
 

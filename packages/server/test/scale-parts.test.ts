@@ -24,7 +24,8 @@ test("the demand for a model counts the requests that wait for its adapters, eac
   };
   const context = { admission, clock, fleet, learning, mesh: undefined, pools, scheduler } as unknown as RouterContext;
   for (const model of Object.keys(queued)) pools.settingsFor(model).work.demand.arrived(100);
-  const config = { utilization: 0.8, catchUpMs: 10_000, idleMs: 60_000, listen: undefined };
+  const noListener = { host: "127.0.0.1", port: undefined, tls: undefined };
+  const config = { utilization: 0.8, catchUpMs: 10_000, idleMs: 60_000, ...noListener };
   const scale = createScaleParts(config, context, silentMeter);
   await scale.start();
   advance(2_000);

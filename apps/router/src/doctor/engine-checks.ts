@@ -138,7 +138,7 @@ async function checkSocket(check: string, endpoint: string): Promise<Check> {
 }
 
 const checkPools = ({ kvPools }: CompiledConfig): Promise<readonly Check[]> =>
-  Promise.all(kvPools.map(({ events }) => checkSocket("kv pool", events.endpoint)));
+  Promise.all(kvPools.map(({ endpoint }) => checkSocket("kv pool", endpoint)));
 
 /** Engines of one model with different versions render and hash prompts by different rules. */
 function checkVersions(found: readonly Found[]): readonly Check[] {

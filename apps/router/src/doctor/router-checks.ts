@@ -13,7 +13,7 @@ const maxAddresses = 64;
 /** The names by which other routers and engines are found, and the routers behind those names. */
 export async function checkSeeds(config: CompiledConfig): Promise<readonly Check[]> {
   const { mesh, discovery } = config;
-  const { records, servers } = mesh.seedSources;
+  const { seedRecords: records, seedServers: servers } = mesh;
   const seeds = mesh.backend === "peers" ? mesh.seeds : [];
   const names = await Promise.all([
     ...seeds.map((seed) => resolveName(plainHost(seed.slice(0, seed.lastIndexOf(":"))), servers)),

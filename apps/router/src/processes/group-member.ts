@@ -114,7 +114,11 @@ function privateMesh(mesh: MeshConfig, place: Place): MeshConfig {
     port: 0,
     advertise: undefined,
     seeds: place.seeds,
-    seedSources: { records: [], servers: [], file: undefined, services: [], pods: [] },
+    seedRecords: [],
+    seedServers: [],
+    seedsFile: undefined,
+    seedServices: [],
+    seedPods: [],
     secret: new Secret(place.meshSecret),
     tls: undefined,
   };

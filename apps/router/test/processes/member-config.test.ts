@@ -41,10 +41,11 @@ test("what finds other machines is left to each of those that share with them, a
   const flags = { "--mesh-seed": ["_mesh._tcp.routers.example"], "--mesh-seeds-file": "/s.yaml" };
   expect(configOf(flags).mesh).toMatchObject({
     seeds: ["127.0.0.1:7001"],
-    seedSources: { records: ["_mesh._tcp.routers.example"], file: "/s.yaml" },
+    ...{ seedRecords: ["_mesh._tcp.routers.example"], seedsFile: "/s.yaml" },
   });
   const alone = configOf({ ...flags, "--mesh-backend": "off", "--mesh-seed-service": ["peers"] }).mesh;
-  expect(alone.seedSources).toEqual({ records: [], servers: [], file: undefined, services: [], pods: [] });
+  const nobody = { seedRecords: [], seedServers: [], seedsFile: undefined, seedServices: [], seedPods: [] };
+  expect(alone).toMatchObject(nobody);
 });
 
 test.each([

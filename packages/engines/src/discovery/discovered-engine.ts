@@ -15,30 +15,19 @@ export const formatHost = ({ address, port }: EngineAddress): string => `${hostI
 
 /** The engine at an address. Its id is the address, so all routers use the same id, regardless of the source. */
 export function engineAt(at: EngineAddress, traits: EngineTraits): EngineSpec {
-  const { scheme, models, role, weight, ranks, labels, kvEventsPort, kvReplayPort, kvTopic, kvTransfer, kvPull } =
-    traits;
+  const { scheme, models, role, weight, ranks, firstRank, labels, region } = traits;
+  const { kvEventsPort, kvReplayPort, kvTopic, kvTransfer, kvTransferPort, kvPull, kvPullPort } = traits;
   const host = formatHost(at);
-  const eventsAt = (port: number): string => `tcp://${formatHost({ address: at.address, port })}`;
+  const eventsAt = (port: number | undefined): string | undefined =>
+    port === undefined ? undefined : `tcp://${formatHost({ address: at.address, port })}`;
+  const endpoint = eventsAt(kvEventsPort);
   return {
     id: asEngineId(host),
     url: `${scheme}://${host}`,
-    ...{ models, role, weight, labels },
-    ...(traits.region === undefined ? {} : { region: traits.region }),
-    ...(ranks === 1 ? {} : { ranks }),
-    ...(traits.firstRank === undefined ? {} : { firstRank: traits.firstRank }),
-    ...(kvEventsPort === undefined
-      ? {}
-      : {
-          kvEvents: {
-            endpoint: eventsAt(kvEventsPort),
-            replayEndpoint: kvReplayPort === undefined ? undefined : eventsAt(kvReplayPort),
-            topic: kvTopic,
-          },
-        }),
-    ...(kvTransfer === undefined
-      ? {}
-      : { kvTransfer: { protocol: kvTransfer, host: undefined, port: traits.kvTransferPort } }),
-    ...(kvPull === undefined ? {} : { kvPull: { protocol: kvPull, host: undefined, port: traits.kvPullPort } }),
+    ...{ models, role, weight, labels, region, ranks, firstRank },
+    kvEvents: endpoint === undefined ? undefined : { endpoint, replay: eventsAt(kvReplayPort), topic: kvTopic },
+    kvTransfer: kvTransfer && { protocol: kvTransfer, host: undefined, port: kvTransferPort },
+    kvPull: kvPull && { protocol: kvPull, host: undefined, port: kvPullPort },
   };
 }
 

@@ -346,7 +346,7 @@ function sameSpec(left: EngineSpec, right: EngineSpec): boolean {
     left.region === right.region &&
     sameLabels(left.labels, right.labels) &&
     left.kvEvents?.endpoint === right.kvEvents?.endpoint &&
-    left.kvEvents?.replayEndpoint === right.kvEvents?.replayEndpoint &&
+    left.kvEvents?.replay === right.kvEvents?.replay &&
     left.kvEvents?.topic === right.kvEvents?.topic &&
     sameAddress(left.kvTransfer, right.kvTransfer) &&
     sameAddress(left.kvPull, right.kvPull)

@@ -43,7 +43,7 @@ test.each<[string, Partial<EngineSpec>]>([
   ["label of another name", { labels: { rack: "a" } }],
   ["model", { models: ["other"] }],
   ["model more", { models: ["m", "n"] }],
-  ["place of KV events", { kvEvents: { endpoint: "tcp://a:5557", replayEndpoint: undefined, topic: "" } }],
+  ["place of KV events", { kvEvents: { endpoint: "tcp://a:5557", replay: undefined, topic: "" } }],
 ])("another %s is a change in place: target, load and state stay", async (_, changes) => {
   const harness = await startHarness();
   const spec = named("a", { labels: { zone: "a" } });

@@ -1,7 +1,7 @@
-import { createHash } from "node:crypto";
 import { didYouMean, formatDuration, isLoopback, plainHost } from "@espalier/core";
 import type { Path, Problem } from "./problems.ts";
 import type { ConfigTree } from "./schema.ts";
+import { sha256Of } from "./secret.ts";
 import { checkDiscovery } from "./sections/discovery.ts";
 import { checkEngines } from "./sections/engines.ts";
 import { checkMesh } from "./sections/mesh.ts";
@@ -135,10 +135,6 @@ function checkApiKeys({ "api-keys": keys }: ConfigTree): Problem[] {
     digests.set(digest, same ?? name);
   }
   return problems;
-}
-
-export function sha256Of(text: string): Buffer {
-  return createHash("sha256").update(text).digest();
 }
 
 function checkEngineTls({ "engine-tls": tls }: ConfigTree): Problem[] {

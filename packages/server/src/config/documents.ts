@@ -3,10 +3,10 @@ import type { TSchema } from "typebox";
 import { stringify } from "yaml";
 import type { CompiledConfig } from "./compiled-config.ts";
 import { foreignVariables, standardVariables } from "./overlay.ts";
-import { isSection, needsValue } from "./read-tree.ts";
+import { needsValue } from "./read-tree.ts";
 import { isReloadable } from "./reload.ts";
 import { configSchema } from "./schema.ts";
-import { descriptionOf, shapeOf, writtenNames } from "./schema-builders.ts";
+import { descriptionOf, mapTree, notesOf, shapeOf, writtenNames } from "./schema-builders.ts";
 import { defaultText, flagNames, type Setting, settingPath, settings, typeText } from "./settings.ts";
 
 const introduction = `# Configuration
@@ -124,7 +124,11 @@ function writtenForm(schema: TSchema): Record<string, unknown> {
 
 /** The configuration in the form of a file, with all defaults, durations and sizes as text, and secrets masked. */
 export function describeConfig({ effective }: CompiledConfig): Readonly<Record<string, unknown>> {
-  return write(configSchema, effective) as Readonly<Record<string, unknown>>;
+  return mapTree(configSchema, effective, (schema, value) => {
+    if (typeof value !== "number") return value;
+    const { kind } = notesOf(schema);
+    return kind === "duration" ? formatDuration(value) : kind === "size" ? formatSize(value) : value;
+  }) as Readonly<Record<string, unknown>>;
 }
 
 /** Plain data as YAML, in the style of `renderConfigYaml`. */
@@ -135,23 +139,4 @@ export function writeYaml(value: unknown): string {
 /** `describeConfig` as YAML. Apart from masked secrets, it reads back as the same configuration. */
 export function renderConfigYaml(config: CompiledConfig): string {
   return writeYaml(describeConfig(config));
-}
-
-function write(schema: TSchema, value: unknown): unknown {
-  const shape = shapeOf(schema);
-  if (shape.form === "leaf") {
-    if (typeof value !== "number") return value;
-    if (shape.notes.kind === "duration") return formatDuration(value);
-    return shape.notes.kind === "size" ? formatSize(value) : value;
-  }
-  if (shape.form === "list") return Array.isArray(value) ? value.map((item) => write(shape.items, item)) : value;
-  if (!isSection(value)) return value;
-  const schemaOf = (key: string): TSchema | undefined =>
-    shape.form === "section" ? shape.properties[key] : shape.values;
-  return Object.fromEntries(
-    Object.entries(value).map(([key, item]) => {
-      const schemaOfItem = schemaOf(key);
-      return [key, schemaOfItem ? write(schemaOfItem, item) : item];
-    }),
-  );
 }

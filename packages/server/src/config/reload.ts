@@ -1,7 +1,7 @@
-import { createHash } from "node:crypto";
 import type { CompiledConfig } from "./compiled-config.ts";
 import { isSection } from "./read-tree.ts";
 import { configSchema } from "./schema.ts";
+import { sha256Of } from "./secret.ts";
 import { namesInCode } from "./settings-of.ts";
 
 /** Paths that a reload applies; a path includes everything below it. Other settings need a restart. */
@@ -57,7 +57,7 @@ export function fingerprintsOf(tree: object): Fingerprints {
     if (isSection(value)) {
       for (const [key, below] of Object.entries(value)) walk(below, path === "" ? key : `${path}.${key}`);
     } else if (value !== undefined) {
-      digests.set(path, createHash("sha256").update(JSON.stringify(value)).digest("base64"));
+      digests.set(path, sha256Of(JSON.stringify(value)).toString("base64"));
     }
   };
   walk(tree, "");
@@ -102,7 +102,7 @@ function digestOf(value: unknown): string {
   const text = JSON.stringify(value, (_, each: unknown) =>
     isSection(each) ? Object.fromEntries(Object.entries(each).sort(([one], [other]) => (one < other ? -1 : 1))) : each,
   );
-  return createHash("sha256").update(text).digest("hex").slice(0, digestDigits);
+  return sha256Of(text).toString("hex").slice(0, digestDigits);
 }
 
 /** Paths whose values differ, in order. */

@@ -31,7 +31,12 @@ interface Keywords {
   readonly maxProperties?: number;
   readonly default?: unknown;
   readonly description?: string;
-  readonly espalier?: LeafNotes & SectionNotes & ListNotes;
+  readonly espalier?: Notes;
+}
+
+interface Notes extends LeafNotes, SectionNotes, ListNotes {
+  /** Makes another form of settings for code; see `compiled`. */
+  readonly compile?: (settings: unknown, tree: unknown) => unknown;
 }
 
 export function shapeOf(schema: TSchema): Shape {
@@ -49,6 +54,26 @@ export function shapeOf(schema: TSchema): Shape {
   if (values) return { form: "map", values, maxProperties: keywords.maxProperties ?? Number.POSITIVE_INFINITY };
   if (notes) return { form: "leaf", notes };
   throw new TypeError(`a schema of type ${keywords.type} has no form known to the configuration`);
+}
+
+/** What a schema has beyond JSON Schema. */
+export const notesOf = (schema: TSchema): Partial<Notes> => (schema as Keywords).espalier ?? {};
+
+/** A copy of a checked tree, each part of which is what `made` gives for its copy, the innermost parts first. */
+export function mapTree(
+  schema: TSchema,
+  tree: unknown,
+  made: (schema: TSchema, copy: unknown, tree: unknown) => unknown,
+): unknown {
+  const shape = shapeOf(schema);
+  if (shape.form === "leaf") return made(schema, tree, tree);
+  if (shape.form === "list") {
+    const items = (tree as readonly unknown[]).map((item) => mapTree(shape.items, item, made));
+    return made(schema, items, tree);
+  }
+  const schemaOf = (key: string): TSchema => (shape.form === "section" ? shape.properties[key]! : shape.values);
+  const entries = Object.entries(tree as object).map(([key, value]) => [key, mapTree(schemaOf(key), value, made)]);
+  return made(schema, Object.fromEntries(entries), tree);
 }
 
 /** The default as written in the schema: `2s`, not 2000. */

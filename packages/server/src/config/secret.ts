@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { inspect } from "node:util";
 
 /** Replaces a secret wherever it could be read. */
@@ -27,4 +28,8 @@ export class Secret {
   [inspect.custom](): string {
     return mask;
   }
+}
+
+export function sha256Of(text: string): Buffer {
+  return createHash("sha256").update(text).digest();
 }

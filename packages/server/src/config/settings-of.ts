@@ -1,12 +1,14 @@
 import type { Static, TSchema } from "typebox";
-import { type LeafKind, shapeOf } from "./schema-builders.ts";
+import { type LeafKind, mapTree, notesOf, shapeOf } from "./schema-builders.ts";
 import { Secret } from "./secret.ts";
 
 /**
  * The settings of a schema in the form that code reads: `first-byte`, a duration, is `firstByteMs`, what may be absent is
- * `undefined`, and a secret is a `Secret`. `settingsOf` makes it.
+ * `undefined`, and a secret is a `Secret`. What is `compiled` has a form of its own. `settingsOf` makes it.
  */
-export type SettingsOf<Schema> = Schema extends { readonly properties: infer Properties }
+export type SettingsOf<Schema> = Schema extends Compiled<infer Form> ? Form : ByRule<Schema>;
+
+type ByRule<Schema> = Schema extends { readonly properties: infer Properties }
   ? { readonly [Key in keyof Properties & string as NameOf<Key, Properties[Key]>]: Possible<Properties[Key]> }
   : Schema extends { readonly items: infer Item }
     ? readonly SettingsOf<Item>[]
@@ -17,6 +19,23 @@ export type SettingsOf<Schema> = Schema extends { readonly properties: infer Pro
         : Schema extends { "~unsafe": infer Value }
           ? Value
           : never;
+
+/** Marks a schema whose settings have a form of their own in code. */
+export interface Compiled<Form> {
+  readonly "~compiled": Form;
+}
+
+/**
+ * Gives a schema's settings a form of their own in code, where the rule's would not do. A comment at each use says why.
+ *
+ * @param compile makes it from checked settings, in the rule's form and in the file's
+ */
+export function compiled<Schema extends TSchema, Form>(
+  schema: Schema,
+  compile: (settings: ByRule<Schema>, tree: Static<Schema>) => Form,
+): Schema & Compiled<Form> {
+  return Object.assign(schema, { espalier: { ...notesOf(schema), compile } }) as unknown as Schema & Compiled<Form>;
+}
 
 type Possible<Schema> = SettingsOf<Schema> | (Schema extends { "~optional": true } ? undefined : never);
 
@@ -33,9 +52,13 @@ type CamelCase<Key extends string> = Key extends `${infer First}-${infer Rest}`
   ? `${First}${Capitalize<CamelCase<Rest>>}`
   : Key;
 
-/** A checked tree in the form that `SettingsOf` says. */
+/** A checked tree in the form of `SettingsOf`. */
 export function settingsOf<Schema extends TSchema>(schema: Schema, tree: Static<Schema>): SettingsOf<Schema> {
-  return inCode(schema, tree) as SettingsOf<Schema>;
+  return mapTree(schema, tree, (of, value, written) => {
+    const settings = byRule(of, value);
+    const { compile } = notesOf(of);
+    return compile ? compile(settings, written) : settings;
+  }) as SettingsOf<Schema>;
 }
 
 /**
@@ -52,17 +75,12 @@ export function namesInCode(schema: TSchema, [key, ...below]: readonly string[])
   return [nameOf(key, property), ...namesInCode(property, below)];
 }
 
-function inCode(schema: TSchema, tree: unknown): unknown {
+function byRule(schema: TSchema, value: unknown): unknown {
   const shape = shapeOf(schema);
-  if (tree === undefined) return undefined;
-  if (shape.form === "leaf") return shape.notes.isSecret ? new Secret(tree as string) : tree;
-  if (shape.form === "list") return (tree as readonly unknown[]).map((item) => inCode(shape.items, item));
-  const values = tree as Readonly<Record<string, unknown>>;
-  const entries =
-    shape.form === "map"
-      ? Object.entries(values).map(([name, value]) => [name, inCode(shape.values, value)])
-      : Object.entries(shape.properties).map(([key, of]) => [nameOf(key, of), inCode(of, values[key])]);
-  return Object.fromEntries(entries);
+  if (shape.form === "leaf") return shape.notes.isSecret ? new Secret(value as string) : value;
+  if (shape.form !== "section") return value;
+  const values = value as Readonly<Record<string, unknown>>;
+  return Object.fromEntries(Object.entries(shape.properties).map(([key, of]) => [nameOf(key, of), values[key]]));
 }
 
 function nameOf(key: string, schema: TSchema): string {

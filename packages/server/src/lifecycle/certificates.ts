@@ -110,7 +110,7 @@ export function createRouterCertificates(options: RouterCertificatesOptions): Ce
     config.listen.tls && listenerUser("data", config.listen.tls, serverUse(data)),
     config.admin.tls && listenerUser("admin", config.admin.tls, serverUse(admin)),
     config.endpointPicker?.tls && picker && listenerUser("picker", config.endpointPicker.tls, picker.setTls),
-    config.scale.listen?.tls && scaler && listenerUser("scaler", config.scale.listen.tls, scaler.setTls),
+    config.scale.tls && scaler && listenerUser("scaler", config.scale.tls, scaler.setTls),
     config.mesh.tls && setMeshTls && listenerUser("mesh", config.mesh.tls, (tls) => setMeshTls({ ca: "", ...tls })),
     engineUser(config.engineTls, setEngineTls),
   ];

@@ -227,7 +227,7 @@ export function createBackend({ config, replica, found, ...ports }: BackendOptio
     const backend = createRedisBackend({ ...shared, cpuMs: systemCpuMs, url: mesh.redisUrl?.reveal() ?? "" });
     return { backend, setSecrets: undefined, setTls: undefined };
   }
-  const { tls, seedSources } = mesh;
+  const { tls, seedServers } = mesh;
   const transport = createWsTransport({
     host: mesh.host,
     port: mesh.port,
@@ -243,7 +243,7 @@ export function createBackend({ config, replica, found, ...ports }: BackendOptio
     security: securityOf(mesh),
     seeds: mesh.seeds,
     ...(found && { found }),
-    ...(seedSources.servers.length > 0 && { resolve: createHostLookup(seedSources.servers) }),
+    ...(seedServers.length > 0 && { resolve: createHostLookup(seedServers) }),
   });
   return {
     backend,

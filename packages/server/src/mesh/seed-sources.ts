@@ -36,7 +36,7 @@ export interface SeedSources extends Startable {
 /** Follows the configured sources of seeds, in addition to the listed seeds. */
 export function createSeedSources(options: SeedSourcesOptions): SeedSources {
   const { config, scheduler, meter, logger } = options;
-  const { file, services, pods } = config.mesh.seedSources;
+  const { seedsFile: file, seedServices: services, seedPods: pods } = config.mesh;
   const client = services.length + pods.length > 0 ? connectKubernetes(config.discovery, scheduler) : undefined;
   const files = file === undefined ? [] : [createFileSource({ path: file, parse: parseSeedsFile, logger, scheduler })];
   const asked = [...recordSources(options), ...(client ? kubernetesSources(options, client) : [])];
@@ -102,17 +102,17 @@ function observerOf(
 }
 
 function recordSources({ config, scheduler, random }: SeedSourcesOptions): PeerSource[] {
-  const { records, servers } = config.mesh.seedSources;
-  return records.map((name) =>
+  const { seedRecords, seedServers: servers } = config.mesh;
+  return seedRecords.map((name) =>
     createPeerDnsSource({ name, port: undefined, family: "auto", servers, scheduler, random, ...dnsRounds }),
   );
 }
 
 function kubernetesSources({ config, scheduler, random }: SeedSourcesOptions, client: KubernetesClient): PeerSource[] {
-  const { services, pods } = config.mesh.seedSources;
+  const { seedServices, seedPods } = config.mesh;
   const ports = { client, scheduler, random };
   return [
-    ...services.map((options) => createPeerServiceSource(ports, options)),
-    ...pods.map((options) => createPeerPodSource(ports, options)),
+    ...seedServices.map((options) => createPeerServiceSource(ports, options)),
+    ...seedPods.map((options) => createPeerPodSource(ports, options)),
   ];
 }

@@ -121,7 +121,7 @@ export class EngineFeeds implements Startable {
   async start(): Promise<void> {
     const { fleet, pools = [] } = this.#options;
     for (const pool of pools) {
-      const endpoints = sourceBySpec(pool.config.events, 0);
+      const endpoints = sourceBySpec(pool.config, 0);
       if (endpoints) this.#pools.push(this.#open(pool, endpoints));
     }
     for (const engine of fleet.engines) this.#look(engine);
@@ -303,12 +303,9 @@ export async function findEventSources(http: HttpClient, url: string): Promise<r
 }
 
 /** Where a rank publishes, according to the engine's configuration entry. */
-export function sourceBySpec(
-  { endpoint, replayEndpoint, topic }: KvEventsSpec,
-  rank: number,
-): FeedEndpoints | undefined {
+export function sourceBySpec({ endpoint, replay, topic }: KvEventsSpec, rank: number): FeedEndpoints | undefined {
   const host = plainHost(new URL(endpoint).hostname);
-  const found = endpointsOfRank({ endpoint, replayEndpoint, topic }, { host, rank });
+  const found = endpointsOfRank({ endpoint, replayEndpoint: replay, topic }, { host, rank });
   // The entry is an address to dial, whatever the engine's own configuration says.
   return found && { ...found, mode: "connect" };
 }

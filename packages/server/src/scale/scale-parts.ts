@@ -21,13 +21,14 @@ type ScaleContext = Pick<RouterContext, "admission" | "clock" | "fleet" | "learn
 
 export function createScaleParts(config: ScaleConfig, context: ScaleContext, meter: Meter): ScaleParts {
   const demand = createDemand(config, context, meter);
-  const { listen } = config;
+  const { host, port, tls } = config;
   const scaler =
-    listen &&
-    createScalerServer({
-      ...{ ...listen, tls: listen.tls && readTls(listen.tls), scheduler: context.scheduler },
-      wanted: (metadata) => wantedBy(demand, metadata),
-    });
+    port === undefined
+      ? undefined
+      : createScalerServer({
+          ...{ host, port, tls: tls && readTls(tls), scheduler: context.scheduler },
+          wanted: (metadata) => wantedBy(demand, metadata),
+        });
   return {
     ...startTogether([demand, ...(scaler ? [scaler] : [])]),
     describe: () => ({ utilization: config.utilization, models: demand.demands }),

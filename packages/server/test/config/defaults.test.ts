@@ -44,7 +44,7 @@ test("without any source the configuration is complete", () => {
       { from: "body", name: "prompt_cache_key" },
       { from: "body", name: "user" },
     ],
-    scale: { utilization: 0.7, catchUpMs: 30_000, idleMs: 60_000, listen: undefined },
+    scale: { utilization: 0.7, catchUpMs: 30_000, idleMs: 60_000, host: "127.0.0.1", port: undefined, tls: undefined },
     pools: [],
     overflow: [],
     admission: {
@@ -83,7 +83,7 @@ test("without any source the configuration is complete", () => {
       port: 0,
       advertise: undefined,
       seeds: [],
-      seedSources: { records: [], servers: [], file: undefined, services: [], pods: [] },
+      ...{ seedRecords: [], seedServers: [], seedsFile: undefined, seedServices: [], seedPods: [] },
       secret: undefined,
       acceptedSecrets: [],
       tls: undefined,
@@ -276,13 +276,11 @@ test("every key of the file has its place in the compiled form", () => {
       port: 7_946,
       advertise: "r-1.mesh:7946",
       seeds: ["mesh:7946", "[::1]:7947"],
-      seedSources: {
-        records: ["_mesh._tcp.mesh"],
-        servers: ["10.0.0.53:5353"],
-        file: "/s.yaml",
-        services: [{ namespace: "ai", service: "peers", port: "mesh" }],
-        pods: [{ namespace: "ai", selector: "app=e", port: 7_946 }],
-      },
+      seedRecords: ["_mesh._tcp.mesh"],
+      seedServers: ["10.0.0.53:5353"],
+      seedsFile: "/s.yaml",
+      seedServices: [{ namespace: "ai", service: "peers", port: "mesh" }],
+      seedPods: [{ namespace: "ai", selector: "app=e", port: 7_946 }],
       tls: { certFile: "/mc", keyFile: "/mk", caFile: "/mca" },
       joinGraceMs: 5_000,
     },
@@ -335,13 +333,14 @@ test("every key of the file has its place in the compiled form", () => {
 
 test("engines are specs with ids of their own and URLs in their plain form", () => {
   expect(load(everything).engines).toEqual([
-    { id: "10.0.0.1:8000", url: "http://10.0.0.1:8000", models: [], role: "both", weight: 1, labels: {} },
+    { id: "10.0.0.1:8000", url: "http://10.0.0.1:8000", models: [], role: "both", weight: 1, ranks: 1, labels: {} },
     {
       id: "e2",
       url: "https://engine-2/prefix",
       models: ["llama-70b"],
       role: "prefill",
       weight: 2.5,
+      ranks: 1,
       labels: { zone: "a" },
     },
     {
@@ -353,7 +352,7 @@ test("engines are specs with ids of their own and URLs in their plain form", () 
       labels: {},
       region: "eu-west-1",
       ranks: 2,
-      kvEvents: { endpoint: "tcp://e3:5557", replayEndpoint: "tcp://e3:5657", topic: "kv" },
+      kvEvents: { endpoint: "tcp://e3:5557", replay: "tcp://e3:5657", topic: "kv" },
     },
     {
       id: "e4:8000",
@@ -361,8 +360,9 @@ test("engines are specs with ids of their own and URLs in their plain form", () 
       models: [],
       role: "both",
       weight: 1,
+      ranks: 1,
       labels: {},
-      kvEvents: { endpoint: "tcp://e4:5557", replayEndpoint: undefined, topic: "" },
+      kvEvents: { endpoint: "tcp://e4:5557", replay: undefined, topic: "" },
     },
     {
       id: "e5:8000",
@@ -370,6 +370,7 @@ test("engines are specs with ids of their own and URLs in their plain form", () 
       models: [],
       role: "decode",
       weight: 1,
+      ranks: 1,
       labels: {},
       kvTransfer: { protocol: "sglang", host: undefined, port: undefined },
     },
@@ -379,6 +380,7 @@ test("engines are specs with ids of their own and URLs in their plain form", () 
       models: [],
       role: "both",
       weight: 1,
+      ranks: 1,
       labels: {},
       kvTransfer: { protocol: "p2p-nccl", host: "e6-rdma", port: 21_001 },
     },

@@ -11,8 +11,8 @@ test.each([
   ["a list in JSON", '["http://a:1", {"url": "http://b:2", "models": ["m"], "weight": 2}]'],
 ])("%s gives engines", (_, text) => {
   expect(parse(text)).toEqual([
-    { id: "a:1", url: "http://a:1", models: [], role: "both", weight: 1, labels: {} },
-    { id: "b:2", url: "http://b:2", models: ["m"], role: "both", weight: 2, labels: {} },
+    { id: "a:1", url: "http://a:1", models: [], role: "both", weight: 1, ranks: 1, labels: {} },
+    { id: "b:2", url: "http://b:2", models: ["m"], role: "both", weight: 2, ranks: 1, labels: {} },
   ]);
 });
 

@@ -5,7 +5,7 @@ const endpoint = "tcp://pool:5557";
 
 test("a pool has a name and an endpoint; all engines fetch from it unless it says otherwise", () => {
   expect(load(`kv-pools: [{ name: shared, endpoint: "${endpoint}" }]`).kvPools).toEqual([
-    { name: "shared", events: { endpoint, replayEndpoint: undefined, topic: "" }, models: ["*"], labels: {} },
+    { name: "shared", endpoint, replay: undefined, topic: "", models: ["*"], labels: {} },
   ]);
 });
 
@@ -19,11 +19,11 @@ kv-pools:
   const [first, ...others] = load(text).kvPools;
   expect(first).toEqual({
     name: "a",
-    events: { endpoint: "tcp://[::1]:5557", replayEndpoint: "tcp://pool:5657", topic: "kv@" },
+    ...{ endpoint: "tcp://[::1]:5557", replay: "tcp://pool:5657", topic: "kv@" },
     models: ["llama-*", "qwen"],
     labels: { zone: "a", rack: "" },
   });
-  expect(others.map(({ name, events }) => [name, events.endpoint, events.topic])).toEqual([
+  expect(others.map(({ name, endpoint: at, topic }) => [name, at, topic])).toEqual([
     ["b", endpoint, ""],
     ["c", endpoint, "c"],
   ]);

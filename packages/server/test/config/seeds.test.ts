@@ -3,11 +3,11 @@ import { parseSeedsFile } from "../../src/config/index.ts";
 import { load, problemsIn, problemsOf } from "./loading.ts";
 
 test("names of SRV records stand apart from hosts, each once", () => {
-  const { seeds, seedSources } = load(
+  const { seeds, seedRecords } = load(
     'mesh: { seeds: ["a:1", _mesh._tcp.routers.example, "_a:1", "[fd00::1]:7946", _mesh._tcp.routers.example] }',
   ).mesh;
   expect(seeds).toEqual(["a:1", "_a:1", "[fd00::1]:7946"]);
-  expect(seedSources.records).toEqual(["_mesh._tcp.routers.example"]);
+  expect(seedRecords).toEqual(["_mesh._tcp.routers.example"]);
 });
 
 test.each([
@@ -15,14 +15,14 @@ test.each([
   ["peers:7946", { namespace: undefined, service: "peers", port: 7_946 }],
   ["peers", { namespace: undefined, service: "peers", port: undefined }],
 ])("the service %s of routers", (written, expected) => {
-  expect(load(`mesh: { seed-services: ["${written}"] }`).mesh.seedSources.services).toEqual([expected]);
+  expect(load(`mesh: { seed-services: ["${written}"] }`).mesh.seedServices).toEqual([expected]);
 });
 
 test("pods of routers by number or name of a port", () => {
-  const { pods } = load(
+  const { seedPods } = load(
     "mesh: { seed-pods: [{ selector: a, port: 7946 }, { selector: a, namespace: ai, port-name: mesh }] }",
-  ).mesh.seedSources;
-  expect(pods).toEqual([
+  ).mesh;
+  expect(seedPods).toEqual([
     { namespace: undefined, selector: "a", port: 7_946 },
     { namespace: "ai", selector: "a", port: "mesh" },
   ]);

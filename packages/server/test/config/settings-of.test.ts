@@ -3,7 +3,7 @@ import { expect, expectTypeOf, test, vi } from "vitest";
 import { configJsonSchema, flagCatalogue, loadConfig, renderConfigurationDocs } from "../../src/config/index.ts";
 import { duration, filePath, flag, integer, list, map, section, size, text } from "../../src/config/schema-builders.ts";
 import { Secret } from "../../src/config/secret.ts";
-import { type SettingsOf, settingsOf } from "../../src/config/settings-of.ts";
+import { compiled, type SettingsOf, settingsOf } from "../../src/config/settings-of.ts";
 
 const range = { description: "Something.", minimum: 0, maximum: 9 };
 const time = { description: "A time.", minimum: "0s", maximum: "1h" };
@@ -41,6 +41,29 @@ test("a setting has its key in camel case and its unit as its name in code, unle
   expect(settings).toStrictEqual({
     ...{ firstByteMs: 5, answerMs: undefined, maxBodyBytesInFlight: 1_024, cacheBytes: 2_048, verify: true },
     ...{ tls: { caFile: undefined }, rules: [{ atMostMs: 7 }], shares: { "some-name": { perUser: 3 } } },
+  });
+});
+
+test("settings that are compiled have the form that their schema says, wherever they are", () => {
+  const words = compiled(text({ description: "Words." }), (written) => written.split(" "));
+  const rule = compiled(section("A rule.", { "at-most": duration(time) }), ({ atMostMs }, tree) => ({
+    both: atMostMs + tree["at-most"],
+  }));
+  const schema = section("Of a test.", {
+    words,
+    rule: Type.Optional(rule),
+    rules: list(rule, { description: "Rules.", maxItems: 9 }),
+    named: map(rule, { description: "Rules by name.", maxProperties: 9 }),
+  });
+  expectTypeOf<SettingsOf<typeof schema>>().toEqualTypeOf<{
+    readonly words: string[];
+    readonly rule: { both: number } | undefined;
+    readonly rules: readonly { both: number }[];
+    readonly named: Readonly<Record<string, { both: number }>>;
+  }>();
+  const tree = { words: "a b", rules: [{ "at-most": 2 }], named: { one: { "at-most": 3 } } };
+  expect(settingsOf(schema, tree)).toStrictEqual({
+    ...{ words: ["a", "b"], rule: undefined, rules: [{ both: 4 }], named: { one: { both: 6 } } },
   });
 });
 

@@ -16,7 +16,7 @@ afterEach(async () => {
 });
 
 const endpoint = "tcp://a:5557";
-const spec = specOf("a", { kvEvents: { endpoint, replayEndpoint: undefined, topic: "kv-events" } });
+const spec = specOf("a", { kvEvents: { endpoint, replay: undefined, topic: "kv-events" } });
 
 /** The feeds of one engine, whose roles a test gives: the ownership, which is not started, gives none. */
 async function startFeeds() {
@@ -186,7 +186,7 @@ test("events that are elsewhere now are read there: the old feed makes room, the
   host.setRole("a", "owner");
   latest().up();
   await tell(0, "a", 4);
-  await apply({ ...spec, kvEvents: { endpoint: "tcp://a:9999", replayEndpoint: undefined, topic: "kv-events" } });
+  await apply({ ...spec, kvEvents: { endpoint: "tcp://a:9999", replay: undefined, topic: "kv-events" } });
   await settle();
   expect(host.targets()).toEqual(["a"]);
   host.setRole("a", "owner");

@@ -61,7 +61,7 @@ describe("finding out where the events are", () => {
 
   test("a feed is opened anew where its engine's region has changed, since another router may have to read it", async () => {
     const rig = await startFeedsRig();
-    const kvEvents = { endpoint: "tcp://a:5557", replayEndpoint: undefined, topic: "" };
+    const kvEvents = { endpoint: "tcp://a:5557", replay: undefined, topic: "" };
     for (const region of ["eu", "eu", "us"]) await rig.apply(specOf("a", { kvEvents, region }));
     expect(rig.transport.sockets).toHaveLength(2);
     expect(rig.transport.open).toHaveLength(1);
@@ -160,7 +160,7 @@ describe("finding out where the events are", () => {
 describe("an engine with ranks", () => {
   test("has a feed for each, which is described with its number at the engine", async () => {
     const rig = await startFeedsRig();
-    const kvEvents = { endpoint: "tcp://a:5557", replayEndpoint: undefined, topic: "" };
+    const kvEvents = { endpoint: "tcp://a:5557", replay: undefined, topic: "" };
     await rig.apply(specOf("a", { kvEvents, ranks: 2, firstRank: 4 }), specOf("b", { kvEvents }));
     expect(rig.feeds.describe().map(({ target, rank }) => [target, rank])).toEqual([
       ["a", 4],
@@ -203,7 +203,7 @@ describe("an engine with ranks", () => {
 });
 
 describe("an engine's entry in the configuration", () => {
-  const kvEvents = { endpoint: "tcp://events:7000", replayEndpoint: undefined, topic: "kv" };
+  const kvEvents = { endpoint: "tcp://events:7000", replay: undefined, topic: "kv" };
 
   test("is followed without asking, and before the engine is up", async () => {
     const rig = await startFeedsRig({ listen: "tcp://*:9000" });

@@ -190,7 +190,7 @@ describe("an engine that did not answer is to be asked again", () => {
 });
 
 describe("an engine's entry in the configuration", () => {
-  const spec = { endpoint: "tcp://10.0.0.5:5557", replayEndpoint: "tcp://10.0.0.5:5657", topic: "kv" };
+  const spec = { endpoint: "tcp://10.0.0.5:5557", replay: "tcp://10.0.0.5:5657", topic: "kv" };
 
   test.each([0, 1, 7])("rank %i has the ports so much above", (rank) => {
     expect(sourceBySpec(spec, rank)).toEqual({
@@ -201,23 +201,23 @@ describe("an engine's entry in the configuration", () => {
     });
   });
 
-  test.each<{ name: string; endpoint: string; replayEndpoint?: string; found: object }>([
+  test.each<{ name: string; endpoint: string; replay?: string; found: object }>([
     { name: "a name", endpoint: "tcp://engine:5557", found: { endpoint: "tcp://engine:5557", mode: "connect" } },
     { name: "IPv6", endpoint: "tcp://[2001:db8::7]:5557", found: { endpoint: "tcp://[2001:db8::7]:5557" } },
     {
       name: "replay at another host",
       endpoint: "tcp://engine:5557",
-      replayEndpoint: "tcp://other:6000",
+      replay: "tcp://other:6000",
       found: { replayEndpoint: "tcp://other:6000" },
     },
     {
       name: "a star for replay, which is the host of the events",
       endpoint: "tcp://engine:5557",
-      replayEndpoint: "tcp://*:5657",
+      replay: "tcp://*:5657",
       found: { replayEndpoint: "tcp://engine:5657" },
     },
-  ])("$name", ({ endpoint, replayEndpoint, found }) => {
-    expect(sourceBySpec({ endpoint, replayEndpoint, topic: "" }, 0)).toMatchObject({ mode: "connect", ...found });
+  ])("$name", ({ endpoint, replay, found }) => {
+    expect(sourceBySpec({ endpoint, replay, topic: "" }, 0)).toMatchObject({ mode: "connect", ...found });
   });
 
   test("a rank whose port would be none has no events", () => {
@@ -227,7 +227,7 @@ describe("an engine's entry in the configuration", () => {
   });
 
   test("a replay port that would be none leaves the events without replay", () => {
-    const last = { ...spec, replayEndpoint: "tcp://10.0.0.5:65535" };
+    const last = { ...spec, replay: "tcp://10.0.0.5:65535" };
     expect(sourceBySpec(last, 1)).toMatchObject({ endpoint: "tcp://10.0.0.5:5558", replayEndpoint: undefined });
   });
 });

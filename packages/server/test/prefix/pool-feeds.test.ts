@@ -8,15 +8,14 @@ import { removed, stored } from "./fake-events.ts";
 import { feedsRig, startFeedsRig, vllmSources } from "./feeds-rig.ts";
 import { specOf } from "./scripted-fleet.ts";
 
-const pool = (at: number, changes: Partial<PoolTarget["config"]["events"]> = {}): PoolTarget => ({
+const pool = (at: number, changes: Partial<PoolTarget["config"]> = {}): PoolTarget => ({
   name: `p${at}`,
   key: `pool p${at}`,
   index: asTargetIndex(100 + at),
   config: {
     name: `p${at}`,
-    events: { endpoint: `tcp://pool:${5_000 + at}`, replayEndpoint: undefined, topic: "", ...changes },
-    models: ["*"],
-    labels: {},
+    ...{ endpoint: `tcp://pool:${5_000 + at}`, replay: undefined, topic: "", models: ["*"], labels: {} },
+    ...changes,
   },
 });
 
@@ -34,7 +33,7 @@ function depth(index: PrefixIndex, { chain, blockCount }: PromptBlocks, at = 0):
 describe("a pool's events", () => {
   test("are read from the start on, without an engine, by its endpoint, topic and replay", async () => {
     const rig = await startFeedsRig({
-      pools: [pool(0, { topic: "kv@" }), pool(1, { replayEndpoint: "tcp://pool:6001" })],
+      pools: [pool(0, { topic: "kv@" }), pool(1, { replay: "tcp://pool:6001" })],
     });
     expect(rig.transport.open).toEqual(["tcp://pool:5000 connect kv@", "tcp://pool:5001 connect "]);
     rig.socket("tcp://pool:5001").up();

@@ -174,7 +174,7 @@ async function startEngine() {
   // In an engine's own answer an endpoint without a star is one that it dials; its entry is what is to be dialled.
   fleet.apply([
     specOf("127.0.0.1", {
-      kvEvents: { endpoint: publisher.endpoint, replayEndpoint: publisher.replayEndpoint, topic: "kv-events" },
+      kvEvents: { endpoint: publisher.endpoint, replay: publisher.replayEndpoint, topic: "kv-events" },
     }),
   ]);
   const target = fleet.engines[0]!.targets[0]!;

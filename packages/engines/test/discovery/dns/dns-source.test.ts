@@ -68,7 +68,7 @@ test("every address is an engine at the port, with the id and the URL of the add
   await source.start(recorder);
   expect(recorder.lists).toEqual(["", at8000(1, 2)]);
   expect(recorder.specs[1]?.[0]).toEqual({
-    ...{ id: "10.0.0.1:8000", url: "http://10.0.0.1:8000", models: [], role: "both", weight: 1, labels: {} },
+    ...{ id: "10.0.0.1:8000", url: "http://10.0.0.1:8000", models: [], role: "both", weight: 1, ranks: 1, labels: {} },
   });
   expect(recorder.errors).toEqual([]);
 });
@@ -87,7 +87,7 @@ test("what is said of every engine stands in its spec, with the ports at its own
       ...{ id: "[fd00::1]:8000", url: "https://[fd00::1]:8000", models: ["m"], role: "prefill", weight: 2, ranks: 2 },
       firstRank: 4,
       labels: { zone: "a" },
-      kvEvents: { endpoint: "tcp://[fd00::1]:5557", replayEndpoint: "tcp://[fd00::1]:5558", topic: "kv" },
+      kvEvents: { endpoint: "tcp://[fd00::1]:5557", replay: "tcp://[fd00::1]:5558", topic: "kv" },
       kvTransfer: { protocol: "nixl", host: undefined, port: 5_600 },
     },
   ]);

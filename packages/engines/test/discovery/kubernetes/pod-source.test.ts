@@ -92,7 +92,7 @@ test("annotations describe the engine, before labels and the configuration", asy
     {
       ...{ id: "10.0.0.1:8000", url: "https://10.0.0.1:8000", models: ["org/model-a", "model-b"] },
       ...{ role: "decode", weight: 0.5, ranks: 4, firstRank: 8, region: "eu" },
-      kvEvents: { endpoint: "tcp://10.0.0.1:5557", replayEndpoint: "tcp://10.0.0.1:5558", topic: "kv@" },
+      kvEvents: { endpoint: "tcp://10.0.0.1:5557", replay: "tcp://10.0.0.1:5558", topic: "kv@" },
       kvTransfer: { protocol: "nixl", port: 5_600 },
     },
     { role: "prefill", weight: 7, models: [] },

@@ -26,7 +26,7 @@ test("the endpoints of all slices of the service are engines, and those of other
   await start();
   expect(latest()).toBe("10.0.0.1:8000 10.0.0.2:8000 10.0.0.3:8000");
   expect(recorder.specs.at(-1)?.[0]).toEqual({
-    ...{ id: "10.0.0.1:8000", url: "http://10.0.0.1:8000", models: [], role: "both", weight: 1, labels: {} },
+    ...{ id: "10.0.0.1:8000", url: "http://10.0.0.1:8000", models: [], role: "both", weight: 1, ranks: 1, labels: {} },
   });
   const [list, watch] = api.requests;
   expect(Object.fromEntries(list!.query)).toEqual({ labelSelector: "kubernetes.io/service-name=vllm", limit: "250" });

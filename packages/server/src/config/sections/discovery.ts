@@ -1,18 +1,17 @@
 import { isIP } from "node:net";
-import { type EngineTraits, isLoopback, kvPullProtocols, kvTransferProtocols, plainHost } from "@espalier/core";
+import { isLoopback, kvPullProtocols, kvTransferProtocols, plainHost } from "@espalier/core";
 import { Type } from "typebox";
 import type { Environment } from "../interpolate.ts";
 import type { Problem } from "../problems.ts";
 import type { ConfigTree } from "../schema.ts";
 import { choice, duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
+import { compiled, type SettingsOf } from "../settings-of.ts";
 import { engineRegion, firstRank } from "./engines.ts";
 import {
   checkPods,
   checkPortOf,
   checkServer,
   checkTwice,
-  compilePods,
-  compileService,
   nameOfPods,
   nameServers,
   podPlace,
@@ -22,9 +21,14 @@ import {
   service,
   splitNamespace,
   splitPort,
+  withOnePort,
 } from "./network-places.ts";
 
 const maxSources = 16;
+
+/** `none` is nothing in code. */
+const unlessNone = <Protocol extends string>(protocol: Protocol) =>
+  protocol === "none" ? undefined : (protocol as Exclude<Protocol, "none">);
 
 /** Settings for every engine of a source. Annotations and labels in Kubernetes override them. */
 const traits = {
@@ -65,15 +69,21 @@ const traits = {
     minLength: 0,
     default: "",
   }),
-  "kv-transfer": choice(["none", ...kvTransferProtocols], {
-    description: "How the engines transfer KV blocks, for requests split between a prefill and a decode engine.",
-    default: "none",
-  }),
+  "kv-transfer": compiled(
+    choice(["none", ...kvTransferProtocols], {
+      description: "How the engines transfer KV blocks, for requests split between a prefill and a decode engine.",
+      default: "none",
+    }),
+    unlessNone,
+  ),
   "kv-transfer-port": port("Port of an engine's side of the transfer, if it is not the protocol's default."),
-  "kv-pull": choice(["none", ...kvPullProtocols], {
-    description: "How the engines fetch KV blocks of prompts from each other.",
-    default: "none",
-  }),
+  "kv-pull": compiled(
+    choice(["none", ...kvPullProtocols], {
+      description: "How the engines fetch KV blocks of prompts from each other.",
+      default: "none",
+    }),
+    unlessNone,
+  ),
   "kv-pull-port": port("Port of an engine's side channel for that, if it is not the protocol's default."),
   labels: map(text({ description: "Value of a label.", minLength: 0, maxLength: 256 }), {
     description: "Free-form labels of the engines.",
@@ -87,35 +97,41 @@ const family = choice(["auto", "ipv4", "ipv6"], {
   default: "auto",
 });
 
+const dnsSource = section(
+  "A DNS name whose addresses are engines. A plain string is the `name`.",
+  {
+    name: text({
+      description:
+        "The DNS name. With `HOST:PORT`, every address of the host is an engine at that port; with `_SERVICE._PROTOCOL.HOST`, every SRV record is an engine.",
+      maxLength: 260,
+      pattern: `^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\\.?:\\d{1,5}|${recordsPattern})$`,
+      expected: "HOST:PORT or _SERVICE._PROTOCOL.HOST",
+    }),
+    interval: duration({
+      description: "Time between two DNS queries for the name.",
+      default: "5s",
+      minimum: "100ms",
+      maximum: "10m",
+    }),
+    misses: integer({
+      description: "Answers in a row that lack an address before its engine is removed.",
+      default: 3,
+      minimum: 1,
+      maximum: 100,
+    }),
+    servers: nameServers({ description: "Name servers to query. With an empty list, the system's are used." }),
+    family,
+    ...traits,
+  },
+  { shorthand: "name" },
+);
+
+/** The name has a port in it, unless it is of records. As in each source, the traits of its engines are one object in code. */
 const dns = list(
-  section(
-    "A DNS name whose addresses are engines. A plain string is the `name`.",
-    {
-      name: text({
-        description:
-          "The DNS name. With `HOST:PORT`, every address of the host is an engine at that port; with `_SERVICE._PROTOCOL.HOST`, every SRV record is an engine.",
-        maxLength: 260,
-        pattern: `^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\\.?:\\d{1,5}|${recordsPattern})$`,
-        expected: "HOST:PORT or _SERVICE._PROTOCOL.HOST",
-      }),
-      interval: duration({
-        description: "Time between two DNS queries for the name.",
-        default: "5s",
-        minimum: "100ms",
-        maximum: "10m",
-      }),
-      misses: integer({
-        description: "Answers in a row that lack an address before its engine is removed.",
-        default: 3,
-        minimum: 1,
-        maximum: 100,
-      }),
-      servers: nameServers({ description: "Name servers to query. With an empty list, the system's are used." }),
-      family,
-      ...traits,
-    },
-    { shorthand: "name" },
-  ),
+  compiled(dnsSource, ({ name: written, intervalMs, misses, servers, family, ...traits }) => {
+    const { name, port: digits } = splitPort(written);
+    return { name, port: portOf(digits), intervalMs, misses, servers, family, traits };
+  }),
   {
     description: "DNS names whose addresses are engines. They are resolved again and again.",
     maxItems: maxSources,
@@ -123,16 +139,18 @@ const dns = list(
   },
 );
 
+const serviceSource = section(
+  "A Kubernetes service whose endpoints are engines. A plain string is the `service`.",
+  {
+    service: service(),
+    family,
+    ...traits,
+  },
+  { shorthand: "service" },
+);
+
 const services = list(
-  section(
-    "A Kubernetes service whose endpoints are engines. A plain string is the `service`.",
-    {
-      service: service(),
-      family,
-      ...traits,
-    },
-    { shorthand: "service" },
-  ),
+  compiled(serviceSource, ({ service: place, family, ...traits }) => ({ ...place, family, traits })),
   {
     description: "Kubernetes services. Every ready endpoint is an engine.",
     maxItems: maxSources,
@@ -140,38 +158,48 @@ const services = list(
   },
 );
 
+const podSource = section("Kubernetes pods that are engines.", {
+  ...podPlace("engines"),
+  ...traits,
+});
+
 const pods = list(
-  section("Kubernetes pods that are engines.", {
-    ...podPlace("engines"),
-    ...traits,
-  }),
+  compiled(podSource, ({ selector, namespace, port: number, portName, ...traits }) => ({
+    ...withOnePort({ selector, namespace, port: number, portName }),
+    traits,
+  })),
   { description: "Kubernetes pods, selected by labels. Every ready pod is an engine.", maxItems: maxSources },
 );
 
+const inferencePoolSource = section(
+  "An InferencePool of the Gateway API Inference Extension. A plain string is the `pool`.",
+  {
+    pool: text({
+      description: "Name of the pool: `NAMESPACE/NAME`, or `NAME` in the namespace of the service account.",
+      maxLength: 320,
+      pattern: "^([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
+      expected: "NAMESPACE/NAME",
+    }),
+    objectives: flag({
+      description:
+        "Follow the InferenceObjectives of the pool. Requests that name one in `x-llm-d-inference-objective` get its priority.",
+      default: true,
+    }),
+    "model-rewrites": flag({
+      description:
+        "Follow the InferenceModelRewrites of the pool. They give models other names, and divide requests among models, as `models.aliases` and `models.splits` do.",
+      default: true,
+    }),
+    ...traits,
+  },
+  { shorthand: "pool" },
+);
+
 const inferencePools = list(
-  section(
-    "An InferencePool of the Gateway API Inference Extension. A plain string is the `pool`.",
-    {
-      pool: text({
-        description: "Name of the pool: `NAMESPACE/NAME`, or `NAME` in the namespace of the service account.",
-        maxLength: 320,
-        pattern: "^([a-z0-9]([a-z0-9-]*[a-z0-9])?/)?[a-z0-9]([a-z0-9.-]*[a-z0-9])?$",
-        expected: "NAMESPACE/NAME",
-      }),
-      objectives: flag({
-        description:
-          "Follow the InferenceObjectives of the pool. Requests that name one in `x-llm-d-inference-objective` get its priority.",
-        default: true,
-      }),
-      "model-rewrites": flag({
-        description:
-          "Follow the InferenceModelRewrites of the pool. They give models other names, and divide requests among models, as `models.aliases` and `models.splits` do.",
-        default: true,
-      }),
-      ...traits,
-    },
-    { shorthand: "pool" },
-  ),
+  compiled(inferencePoolSource, ({ pool: written, objectives, modelRewrites, ...traits }) => {
+    const { namespace, name: pool } = splitNamespace(written);
+    return { namespace, pool, objectives, modelRewrites, traits };
+  }),
   {
     description: "InferencePools. Every pod that one selects is an engine, one for each target port.",
     maxItems: maxSources,
@@ -207,106 +235,30 @@ export const discovery = section("Where engines are found besides `engines` and 
   }),
 });
 
-type Family = "auto" | "ipv4" | "ipv6";
+type DiscoverySettings = SettingsOf<typeof discovery>;
 
 /** Sources of engines in addition to the configured list. An undefined namespace is the service account's. */
-export interface DiscoveryConfig {
-  readonly dns: readonly {
-    readonly name: string;
-    /** Undefined for SRV records. */
-    readonly port: number | undefined;
-    readonly intervalMs: number;
-    readonly misses: number;
-    /** `ADDRESS` or `ADDRESS:PORT` each. */
-    readonly servers: readonly string[];
-    readonly family: Family;
-    readonly traits: EngineTraits;
-  }[];
-  readonly services: readonly {
-    readonly namespace: string | undefined;
-    readonly service: string;
-    /** Number or name; undefined for the first one. */
-    readonly port: number | string | undefined;
-    readonly family: Family;
-    readonly traits: EngineTraits;
-  }[];
-  readonly pods: readonly {
-    readonly namespace: string | undefined;
-    readonly selector: string;
-    readonly port: number | string;
-    readonly traits: EngineTraits;
-  }[];
-  readonly inferencePools: readonly {
-    readonly namespace: string | undefined;
-    readonly pool: string;
-    /** Whether its InferenceObjectives are followed. */
-    readonly objectives: boolean;
-    /** Whether its InferenceModelRewrites are followed. */
-    readonly modelRewrites: boolean;
-    readonly traits: EngineTraits;
-  }[];
-  readonly kubernetes: {
-    readonly apiServer: string;
-    readonly tokenFile: string | undefined;
-    readonly caFile: string | undefined;
-  };
+export interface DiscoveryConfig extends DiscoverySettings {
+  readonly kubernetes: DiscoverySettings["kubernetes"] & { readonly apiServer: string };
 }
-
-type Tree = ConfigTree["discovery"];
 
 /** Where Kubernetes mounts the token, the certificates and the namespace of a pod's service account. */
 const accountFolder = "/var/run/secrets/kubernetes.io/serviceaccount";
 
-export function compileDiscovery({ discovery }: Pick<ConfigTree, "discovery">, env: Environment): DiscoveryConfig {
-  return {
-    dns: discovery.dns.map(({ name: written, interval, misses, servers, family, ...traits }) => {
-      const { name, port } = splitPort(written);
-      return { name, port: portOf(port), intervalMs: interval, misses, servers, family, traits: compileTraits(traits) };
-    }),
-    services: discovery.services.map(({ service, family, ...traits }) => {
-      return { ...compileService(service), family, traits: compileTraits(traits) };
-    }),
-    pods: discovery.pods.map((pods) => ({ ...compilePods(pods), traits: compileTraits(pods) })),
-    inferencePools: discovery["inference-pools"].map(({ pool: written, objectives, ...rest }) => {
-      const { namespace, name: pool } = splitNamespace(written);
-      const { "model-rewrites": modelRewrites, ...traits } = rest;
-      return { namespace, pool, objectives, modelRewrites, traits: compileTraits(traits) };
-    }),
-    kubernetes: compileAccess(discovery.kubernetes, env),
-  };
-}
-
-function compileTraits(
-  tree: Omit<Tree["inference-pools"][number], "pool" | "objectives" | "model-rewrites">,
-): EngineTraits {
-  const { scheme, models, role, weight, ranks, labels, region } = tree;
-  const transfer = tree["kv-transfer"];
-  const pull = tree["kv-pull"];
-  return {
-    ...{ scheme, models, role, weight, ranks, labels, region },
-    firstRank: tree["first-rank"],
-    kvEventsPort: tree["kv-events-port"],
-    kvReplayPort: tree["kv-replay-port"],
-    kvTopic: tree["kv-topic"],
-    kvTransfer: transfer === "none" ? undefined : transfer,
-    kvTransferPort: tree["kv-transfer-port"],
-    kvPull: pull === "none" ? undefined : pull,
-    kvPullPort: tree["kv-pull-port"],
-  };
-}
-
 /** Inside a cluster the API server is found by the variables that every pod has, else by its name. */
-function compileAccess(
-  { "api-server": written, "token-file": tokenFile, "ca-file": caFile }: Tree["kubernetes"],
+export function withApiServer(
+  settings: DiscoverySettings,
   { KUBERNETES_SERVICE_HOST: host = "", KUBERNETES_SERVICE_PORT: port = "" }: Environment,
-): DiscoveryConfig["kubernetes"] {
-  if (written !== undefined) return { apiServer: written, tokenFile, caFile };
+): DiscoveryConfig {
+  const { apiServer, tokenFile, caFile } = settings.kubernetes;
+  if (apiServer !== undefined) return { ...settings, kubernetes: { apiServer, tokenFile, caFile } };
   const named = isIP(host) === 6 ? `[${host}]` : host;
-  return {
+  const kubernetes = {
     apiServer: host === "" ? "https://kubernetes.default.svc" : `https://${named}:${port === "" ? "443" : port}`,
     tokenFile: tokenFile ?? `${accountFolder}/token`,
     caFile: caFile ?? `${accountFolder}/ca.crt`,
   };
+  return { ...settings, kubernetes };
 }
 
 /** Checks that ports and addresses are valid, no source is listed twice, and no token is sent in the clear. */

@@ -5,6 +5,7 @@ import { type Path, type Problem, problemsError } from "../problems.ts";
 import { isSection, readTree } from "../read-tree.ts";
 import type { ConfigTree } from "../schema.ts";
 import { choice, duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
+import { compiled, settingsOf } from "../settings-of.ts";
 import { parseYaml } from "../yaml-document.ts";
 import { zmqEndpoint } from "./prefix-cache.ts";
 
@@ -34,136 +35,146 @@ export const engineRegion = (description: string) =>
     expected: "1 to 128 letters, digits, dots, dashes and underscores",
   });
 
-export const engines = list(
-  section(
-    "An engine. A plain string is its `url`.",
-    {
-      url: text({
-        description:
-          "Base URL of the engine: `http://host:port` or `https://host:port`, with an optional path prefix. `host:port` alone is `http://`.",
-        maxLength: 2_048,
-        pattern: "^(https?://[^\\s/?#@\\\\]+|([A-Za-z0-9._-]+|\\[[0-9a-fA-F:.]+\\]):\\d{1,5})(/[^\\s?#\\\\]*)?$",
-        expected: "an http:// or https:// URL without credentials, query or fragment",
+const engine = section(
+  "An engine. A plain string is its `url`.",
+  {
+    url: text({
+      description:
+        "Base URL of the engine: `http://host:port` or `https://host:port`, with an optional path prefix. `host:port` alone is `http://`.",
+      maxLength: 2_048,
+      pattern: "^(https?://[^\\s/?#@\\\\]+|([A-Za-z0-9._-]+|\\[[0-9a-fA-F:.]+\\]):\\d{1,5})(/[^\\s?#\\\\]*)?$",
+      expected: "an http:// or https:// URL without credentials, query or fragment",
+    }),
+    id: Type.Optional(
+      text({
+        description: "Unique name of the engine. Default: host and port of its URL.",
+        maxLength: 128,
+        pattern: "^[\\x21-\\x7e]+$",
+        expected: "a name of at most 128 visible ASCII characters",
       }),
-      id: Type.Optional(
-        text({
-          description: "Unique name of the engine. Default: host and port of its URL.",
-          maxLength: 128,
-          pattern: "^[\\x21-\\x7e]+$",
-          expected: "a name of at most 128 visible ASCII characters",
-        }),
+    ),
+    models: list(text({ description: "Name of a model.", maxLength: 256 }), {
+      description: "Models that the engine serves. With an empty list, the router asks the engine.",
+      maxItems: 1_000,
+    }),
+    role: choice(["both", "prefill", "decode"], {
+      description: "Which part of a request the engine computes: `prefill`, `decode`, or `both`.",
+      default: "both",
+    }),
+    weight: number({
+      description: "Relative share of traffic for the engine.",
+      minimum: 0.001,
+      maximum: 1_000_000,
+      default: 1,
+    }),
+    region: Type.Optional(engineRegion("Where the engine is, in the words of the routers' `mesh.region`.")),
+    ranks: integer({
+      description:
+        "Number of data-parallel ranks of the engine. The router picks a rank per request and names it in `x-data-parallel-rank`.",
+      default: 1,
+      minimum: 1,
+      maximum: 64,
+    }),
+    "first-rank": firstRank("the engine's"),
+    "kv-events": Type.Optional(
+      section(
+        "Where the engine publishes its KV events. A plain string is the `endpoint`.",
+        {
+          endpoint: zmqEndpoint(
+            "ZeroMQ endpoint where rank 0 publishes KV events. The other ranks use the ports after it.",
+            {
+              wildcard: false,
+            },
+          ),
+          replay: Type.Optional(
+            zmqEndpoint(
+              "ZeroMQ endpoint where missed KV events of rank 0 are replayed. The other ranks use the ports after it.",
+              { wildcard: false },
+            ),
+          ),
+          topic: text({
+            description: "Topic prefix: only KV events whose topic starts with it are read.",
+            minLength: 0,
+            default: "",
+          }),
+        },
+        { shorthand: "endpoint" },
       ),
-      models: list(text({ description: "Name of a model.", maxLength: 256 }), {
-        description: "Models that the engine serves. With an empty list, the router asks the engine.",
-        maxItems: 1_000,
-      }),
-      role: choice(["both", "prefill", "decode"], {
-        description: "Which part of a request the engine computes: `prefill`, `decode`, or `both`.",
-        default: "both",
-      }),
-      weight: number({
-        description: "Relative share of traffic for the engine.",
-        minimum: 0.001,
-        maximum: 1_000_000,
-        default: 1,
-      }),
-      region: Type.Optional(engineRegion("Where the engine is, in the words of the routers' `mesh.region`.")),
-      ranks: integer({
-        description:
-          "Number of data-parallel ranks of the engine. The router picks a rank per request and names it in `x-data-parallel-rank`.",
-        default: 1,
-        minimum: 1,
-        maximum: 64,
-      }),
-      "first-rank": firstRank("the engine's"),
-      "kv-events": Type.Optional(
-        section(
-          "Where the engine publishes its KV events. A plain string is the `endpoint`.",
-          {
-            endpoint: zmqEndpoint(
-              "ZeroMQ endpoint where rank 0 publishes KV events. The other ranks use the ports after it.",
-              {
-                wildcard: false,
-              },
-            ),
-            replay: Type.Optional(
-              zmqEndpoint(
-                "ZeroMQ endpoint where missed KV events of rank 0 are replayed. The other ranks use the ports after it.",
-                { wildcard: false },
-              ),
-            ),
-            topic: text({
-              description: "Topic prefix: only KV events whose topic starts with it are read.",
-              minLength: 0,
-              default: "",
-            }),
-          },
-          { shorthand: "endpoint" },
-        ),
-      ),
-      "kv-transfer": Type.Optional(
-        section(
-          "How the engine transfers KV blocks to other engines, for requests split between a prefill and a decode engine. A plain string is the `protocol`.",
-          {
-            protocol: choice(kvTransferProtocols, {
-              description: "Transfer protocol. Both engines of a split request must use the same one.",
-              default: "nixl",
-            }),
-            host: Type.Optional(
-              text({
-                description:
-                  "Host at which other engines reach this engine's side of the transfer. Default: the host of its URL.",
-                maxLength: 253,
-                pattern: "^[A-Za-z0-9.:_-]+$",
-                expected: "a host name or an IP address",
-              }),
-            ),
-            port: Type.Optional(
-              integer({
-                description:
-                  "Port of the engine's bootstrap server (`sglang`, `mooncake`; default: 8998) or of its transfers (`p2p-nccl`; default: 14579).",
-                minimum: 1,
-                maximum: 65_535,
-              }),
-            ),
-          },
-          { shorthand: "protocol" },
-        ),
-      ),
-      "kv-pull": Type.Optional(
-        section(
-          "How the engine fetches KV blocks of a prompt from other engines, and lends them its own. A plain string is the `protocol`.",
-          {
-            protocol: choice(kvPullProtocols, {
+    ),
+    "kv-transfer": Type.Optional(
+      section(
+        "How the engine transfers KV blocks to other engines, for requests split between a prefill and a decode engine. A plain string is the `protocol`.",
+        {
+          protocol: choice(kvTransferProtocols, {
+            description: "Transfer protocol. Both engines of a split request must use the same one.",
+            default: "nixl",
+          }),
+          host: Type.Optional(
+            text({
               description:
-                "`p2p`: vLLM's P2P tier; `llm-d-sidecar`: the same behind llm-d's sidecar. Engines of one model must have the same block size and hash seed.",
-              default: "p2p",
+                "Host at which other engines reach this engine's side of the transfer. Default: the host of its URL.",
+              maxLength: 253,
+              pattern: "^[A-Za-z0-9.:_-]+$",
+              expected: "a host name or an IP address",
             }),
-            host: Type.Optional(
-              text({
-                description:
-                  "Host at which other engines reach this engine's side channel. Default: the host of its URL.",
-                maxLength: 253,
-                pattern: "^[A-Za-z0-9.:_-]+$",
-                expected: "a host name or an IP address",
-              }),
-            ),
-            port: integer({
-              description: "Port of rank 0's side channel. The other ranks use the ports after it.",
-              default: 5_710,
+          ),
+          port: Type.Optional(
+            integer({
+              description:
+                "Port of the engine's bootstrap server (`sglang`, `mooncake`; default: 8998) or of its transfers (`p2p-nccl`; default: 14579).",
               minimum: 1,
               maximum: 65_535,
             }),
-          },
-          { shorthand: "protocol" },
-        ),
+          ),
+        },
+        { shorthand: "protocol" },
       ),
-      labels: map(text({ description: "Value of a label.", minLength: 0, maxLength: 256 }), {
-        description: "Free-form labels of the engine.",
-        maxProperties: 64,
-      }),
-    },
-    { shorthand: "url" },
+    ),
+    "kv-pull": Type.Optional(
+      section(
+        "How the engine fetches KV blocks of a prompt from other engines, and lends them its own. A plain string is the `protocol`.",
+        {
+          protocol: choice(kvPullProtocols, {
+            description:
+              "`p2p`: vLLM's P2P tier; `llm-d-sidecar`: the same behind llm-d's sidecar. Engines of one model must have the same block size and hash seed.",
+            default: "p2p",
+          }),
+          host: Type.Optional(
+            text({
+              description:
+                "Host at which other engines reach this engine's side channel. Default: the host of its URL.",
+              maxLength: 253,
+              pattern: "^[A-Za-z0-9.:_-]+$",
+              expected: "a host name or an IP address",
+            }),
+          ),
+          port: integer({
+            description: "Port of rank 0's side channel. The other ranks use the ports after it.",
+            default: 5_710,
+            minimum: 1,
+            maximum: 65_535,
+          }),
+        },
+        { shorthand: "protocol" },
+      ),
+    ),
+    labels: map(text({ description: "Value of a label.", minLength: 0, maxLength: 256 }), {
+      description: "Free-form labels of the engine.",
+      maxProperties: 64,
+    }),
+  },
+  { shorthand: "url" },
+);
+
+/** URLs have one form, by which they are compared, and every engine has an id. */
+export const engines = list(
+  compiled(
+    engine,
+    (settings): EngineSpec => ({
+      ...settings,
+      id: asEngineId(idOf(settings)),
+      url: normalizeUrl(settings.url) ?? settings.url,
+    }),
   ),
   { description: "The engines to route to, each a URL or a section.", maxItems: 10_000, flag: "engine" },
 );
@@ -316,30 +327,6 @@ export const retry = section(
 
 type EngineTree = ConfigTree["engines"][number];
 
-/** Compiles a checked list of engines into specs with normalized URLs and unique ids. */
-export function compileEngines(engines: readonly EngineTree[]): EngineSpec[] {
-  return engines.map(
-    ({ "kv-events": events, "kv-transfer": transfer, "kv-pull": pull, "first-rank": first, ...engine }) => ({
-      id: asEngineId(idOf(engine)),
-      url: normalizeUrl(engine.url) ?? engine.url,
-      models: engine.models,
-      role: engine.role,
-      weight: engine.weight,
-      labels: engine.labels,
-      ...(engine.region === undefined ? {} : { region: engine.region }),
-      ...(engine.ranks === 1 ? {} : { ranks: engine.ranks }),
-      ...(first === undefined ? {} : { firstRank: first }),
-      ...(events === undefined
-        ? {}
-        : { kvEvents: { endpoint: events.endpoint, replayEndpoint: events.replay, topic: events.topic } }),
-      ...(transfer === undefined
-        ? {}
-        : { kvTransfer: { protocol: transfer.protocol, host: transfer.host, port: transfer.port } }),
-      ...(pull === undefined ? {} : { kvPull: { protocol: pull.protocol, host: pull.host, port: pull.port } }),
-    }),
-  );
-}
-
 /** Checks that every URL is valid, and no id or URL occurs twice. */
 export function checkEngines(engines: readonly EngineTree[], path: Path): Problem[] {
   const problems: Problem[] = [];
@@ -376,7 +363,7 @@ const maxIdLength = 128;
  * The configured id, or else host, port and path of the URL. If that is too long, it is cut and ends in a checksum of the
  * whole.
  */
-function idOf({ id, url }: EngineTree): string {
+function idOf({ id, url }: { readonly id?: string | undefined; readonly url: string }): string {
   if (id !== undefined) return id;
   const whole = (normalizeUrl(url) ?? url).replace(/^https?:\/\//, "");
   if (whole.length <= maxIdLength) return whole;
@@ -412,5 +399,5 @@ export function parseEnginesFile(text: string, path: string): readonly EngineSpe
   }) as ConfigTree["engines"];
   if (problems.length === 0) problems.push(...checkEngines(tree, base));
   if (problems.length > 0) throw problemsError(problems, locate);
-  return compileEngines(tree);
+  return settingsOf(engines, tree);
 }

@@ -12,6 +12,8 @@ import {
   size,
   text,
 } from "../schema-builders.ts";
+import { sha256Of } from "../secret.ts";
+import { compiled } from "../settings-of.ts";
 
 /** Processes of one `espalier serve`. */
 const maxProcesses = 64;
@@ -63,7 +65,7 @@ export const listen = section("Listener for clients, with the OpenAI- and Anthro
   tls: tls("client"),
 });
 
-export const admin = section("Listener for operators, with the admin API, the metrics and the dashboard.", {
+const adminSection = section("Listener for operators, with the admin API, the metrics and the dashboard.", {
   host: host("Address to listen on for operators. An address that is not loopback requires `admin.key`."),
   port: port("Port to listen on for operators. 0 takes any free port.", 9090),
   advertise: Type.Optional(
@@ -88,7 +90,16 @@ export const admin = section("Listener for operators, with the admin API, the me
   dashboard: flag({ description: "Serve the dashboard on the admin listener, at `/dashboard/`.", default: true }),
 });
 
-export const endpointPicker = section("Listener for Envoy gateways, which ask it where a request goes (ext_proc).", {
+/** The admin key is kept as its hash only, and the address as its origin, which browsers send. */
+export const admin = compiled(adminSection, ({ key, advertise, ...settings }) => ({
+  ...settings,
+  /** Origin by which browsers reach it: scheme, host and port. */
+  advertise: advertise === undefined ? undefined : new URL(advertise).origin,
+  /** SHA-256 of the admin key: 32 bytes. Undefined leaves the admin listener open, on a loopback address only. */
+  keySha256: key === undefined ? undefined : sha256Of(key.reveal()),
+}));
+
+const endpointPickerSection = section("Listener for Envoy gateways, which ask it where a request goes (ext_proc).", {
   host: host("Address to listen on for gateways. `0.0.0.0` or `::` listens on every address."),
   port: Type.Optional(
     integer({
@@ -130,6 +141,11 @@ export const endpointPicker = section("Listener for Envoy gateways, which ask it
   }),
 });
 
+/** Undefined without a port. */
+export const endpointPicker = compiled(endpointPickerSection, ({ port, ...settings }) =>
+  port === undefined ? undefined : { ...settings, port },
+);
+
 export const scale = section("How many engines the load needs, for autoscalers: `/admin/scale`, metrics, and KEDA.", {
   utilization: number({
     description: "Share of an engine's time that the load may take. The rest is for its variation.",
@@ -161,33 +177,39 @@ export const scale = section("How many engines the load needs, for autoscalers: 
   tls: tls("scaler"),
 });
 
-export const apiKeys = list(
-  section("An API key that clients may use, given as either `key` or `key-sha256`.", {
-    name: text({ description: "Name of the key in logs and metrics.", maxLength: 64 }),
-    key: Type.Optional(
-      text({
-        description: "The key in plain text. It is hashed at startup and not kept.",
-        minLength: 8,
-        maxLength: 512,
-        isSecret: true,
-      }),
-    ),
-    "key-sha256": Type.Optional(
-      text({
-        description: "SHA-256 of the key, in hexadecimal, instead of the key itself.",
-        minLength: 64,
-        maxLength: 64,
-        pattern: "^[0-9a-fA-F]{64}$",
-        expected: "64 hexadecimal digits",
-        isSecret: true,
-      }),
-    ),
-  }),
-  {
-    description: "API keys that clients may use. With an empty list, the router accepts every client.",
-    maxItems: 10_000,
-  },
-);
+const apiKey = section("An API key that clients may use, given as either `key` or `key-sha256`.", {
+  name: text({ description: "Name of the key in logs and metrics.", maxLength: 64 }),
+  key: Type.Optional(
+    text({
+      description: "The key in plain text. It is hashed at startup and not kept.",
+      minLength: 8,
+      maxLength: 512,
+      isSecret: true,
+    }),
+  ),
+  "key-sha256": Type.Optional(
+    text({
+      description: "SHA-256 of the key, in hexadecimal, instead of the key itself.",
+      minLength: 64,
+      maxLength: 64,
+      pattern: "^[0-9a-fA-F]{64}$",
+      expected: "64 hexadecimal digits",
+      isSecret: true,
+    }),
+  ),
+});
+
+/** A key is kept as its hash only. */
+const hashedKey = compiled(apiKey, ({ name, key, keySha256 }) => ({
+  name,
+  /** SHA-256 of the key: 32 bytes. */
+  sha256: keySha256 ? Buffer.from(keySha256.reveal(), "hex") : sha256Of(key?.reveal() ?? ""),
+}));
+
+export const apiKeys = list(hashedKey, {
+  description: "API keys that clients may use. With an empty list, the router accepts every client.",
+  maxItems: 10_000,
+});
 
 export const cors = section("Which web pages may call the API from a browser.", {
   origins: list(

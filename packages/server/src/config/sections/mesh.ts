@@ -1,24 +1,23 @@
 import { isLoopback } from "@espalier/core";
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import { type Problem, problemsError } from "../problems.ts";
 import { isSection, readTree } from "../read-tree.ts";
 import type { ConfigTree } from "../schema.ts";
 import { choice, duration, filePath, integer, list, section, text } from "../schema-builders.ts";
 import { Secret } from "../secret.ts";
-import type { SettingsOf } from "../settings-of.ts";
+import { compiled, type SettingsOf } from "../settings-of.ts";
 import { parseYaml } from "../yaml-document.ts";
 import {
   checkPods,
   checkPortOf,
   checkServer,
   checkTwice,
-  compilePods,
-  compileService,
   nameOfPods,
   nameServers,
   podPlace,
   recordsPattern,
   service,
+  withOnePort,
 } from "./network-places.ts";
 
 const maxSources = 16;
@@ -45,7 +44,7 @@ const name = (description: string, standard?: string) =>
     expected: "1 to 128 letters, digits, dots, dashes and underscores",
   });
 
-export const mesh = section("How routers share load and the state of engine caches.", {
+const meshSection = section("How routers share load and the state of engine caches.", {
   backend: choice(["auto", "off", "peers", "redis"], {
     description:
       "How routers share state: `peers` connects them to each other, `redis` uses a Redis server, `off` shares nothing. `auto` is `redis` if `mesh.redis-url` is set, `peers` if `mesh.port` or seeds are set, and `off` otherwise.",
@@ -113,7 +112,7 @@ export const mesh = section("How routers share load and the state of engine cach
     maxItems: maxSources,
     flag: "mesh-seed-service",
   }),
-  "seed-pods": list(section("Kubernetes pods that are routers.", podPlace("routers' mesh")), {
+  "seed-pods": list(compiled(section("Kubernetes pods that are routers.", podPlace("routers' mesh")), withOnePort), {
     description: "Kubernetes pods, selected by labels, that are routers. Every running pod counts, ready or not.",
     maxItems: maxSources,
   }),
@@ -164,58 +163,34 @@ export const mesh = section("How routers share load and the state of engine cach
   }),
 });
 
-/** Sources of seeds in addition to the configured list. An undefined namespace is the service account's. */
-export interface SeedSourcesConfig {
-  /** DNS names whose SRV records are routers. */
-  readonly records: readonly string[];
-  /** Name servers for these names and those of the seeds: `ADDRESS` or `ADDRESS:PORT` each. Empty for the system's. */
-  readonly servers: readonly string[];
-  /** A file for `parseSeedsFile`. */
-  readonly file: string | undefined;
-  readonly services: readonly {
-    readonly namespace: string | undefined;
-    readonly service: string;
-    /** Number or name; undefined for the first one. */
-    readonly port: number | string | undefined;
-  }[];
-  readonly pods: readonly {
-    readonly namespace: string | undefined;
-    readonly selector: string;
-    readonly port: number | string;
-  }[];
-}
-
-type MeshSettings = SettingsOf<typeof mesh>;
+type MeshTree = Static<typeof meshSection>;
 
 /** How the router shares state with others. */
-export interface MeshConfig extends Omit<MeshSettings, "seedServers" | "seedsFile" | "seedServices" | "seedPods"> {
+export interface MeshConfig extends SettingsOf<typeof meshSection> {
   readonly backend: "off" | "peers" | "redis";
   readonly port: number;
-  readonly seedSources: SeedSourcesConfig;
+  /** `HOST:PORT` each. */
+  readonly seeds: readonly string[];
+  /** DNS names whose SRV records are routers. */
+  readonly seedRecords: readonly string[];
 }
 
 /** Names of SRV records begin with `_` and have no port; host names do not. */
 const isRecords = (seed: string): boolean => seed.startsWith("_") && !seed.includes(":");
 
-/** @param tree the same in the form of the file */
-export function compileMesh(settings: MeshSettings, tree: ConfigTree["mesh"]): MeshConfig {
-  const { seedServers: servers, seedsFile: file, seedServices: _, seedPods: __, ...others } = settings;
+/** `auto` depends on what else is set, seeds are hosts or records, and each secret counts once. */
+export const mesh = compiled(meshSection, (settings, tree): MeshConfig => {
+  const accepted = new Set(tree["accepted-secrets"]);
+  if (tree.secret !== undefined) accepted.delete(tree.secret);
   return {
-    ...others,
+    ...settings,
     backend: meshBackend(tree),
     port: tree.port ?? 0,
     seeds: tree.seeds.filter((seed) => !isRecords(seed)),
-    seedSources: {
-      ...{ servers, file },
-      records: [...new Set(tree.seeds.filter(isRecords))],
-      services: tree["seed-services"].map(compileService),
-      pods: tree["seed-pods"].map(compilePods),
-    },
-    acceptedSecrets: [...new Set(tree["accepted-secrets"])]
-      .filter((accepted) => accepted !== tree.secret)
-      .map((accepted) => new Secret(accepted)),
+    seedRecords: [...new Set(tree.seeds.filter(isRecords))],
+    acceptedSecrets: [...accepted].map((secret) => new Secret(secret)),
   };
-}
+});
 
 /** Checks how routers authenticate, and where they are found. */
 export function checkMesh({ mesh }: Pick<ConfigTree, "mesh">): Problem[] {
@@ -238,7 +213,7 @@ export function checkMesh({ mesh }: Pick<ConfigTree, "mesh">): Problem[] {
   return checkSeeds(mesh);
 }
 
-function checkSeeds(mesh: ConfigTree["mesh"]): Problem[] {
+function checkSeeds(mesh: MeshTree): Problem[] {
   const { seeds, "seed-servers": servers, "seed-services": services, "seed-pods": pods } = mesh;
   return [
     ...seeds.flatMap((seed, at) => checkPortOf(seed, ["mesh", "seeds", at])),
@@ -251,14 +226,14 @@ function checkSeeds(mesh: ConfigTree["mesh"]): Problem[] {
 }
 
 /** Resolves `auto`. */
-function meshBackend(mesh: ConfigTree["mesh"]): "off" | "peers" | "redis" {
+function meshBackend(mesh: MeshTree): "off" | "peers" | "redis" {
   if (mesh.backend !== "auto") return mesh.backend;
   if (mesh["redis-url"] !== undefined) return "redis";
   return mesh.port !== undefined || hasSeeds(mesh) ? "peers" : "off";
 }
 
 /** Whether there are any seeds. */
-function hasSeeds(mesh: ConfigTree["mesh"]): boolean {
+function hasSeeds(mesh: MeshTree): boolean {
   const { seeds, "seeds-file": file, "seed-services": services, "seed-pods": pods } = mesh;
   return file !== undefined || seeds.length + services.length + pods.length > 0;
 }

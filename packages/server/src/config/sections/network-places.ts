@@ -3,6 +3,7 @@ import { Type } from "typebox";
 import type { Path, Problem } from "../problems.ts";
 import type { ConfigTree } from "../schema.ts";
 import { integer, list, text } from "../schema-builders.ts";
+import { compiled } from "../settings-of.ts";
 
 /** `_SERVICE._PROTOCOL.HOST`, as a pattern without its ends. */
 export const recordsPattern = "_[A-Za-z0-9-]+\\._[A-Za-z]+\\.[A-Za-z0-9._-]+";
@@ -21,8 +22,15 @@ export const nameServers = (options: { readonly description: string; readonly fl
     { ...options, maxItems: 8 },
   );
 
-/** A service of Kubernetes and one of its ports. */
+/** A Kubernetes service and one of its ports, in one text: a number or a name, undefined for the first one. */
 export const service = () =>
+  compiled(serviceText(), (written) => {
+    const { namespace, name: rest } = splitNamespace(written);
+    const { name, port: named } = splitPort(rest);
+    return { namespace, service: name, port: portOf(named) ?? named };
+  });
+
+const serviceText = () =>
   text({
     description:
       "A Kubernetes service as `NAMESPACE/NAME:PORT`. Without a namespace, it is in the namespace of the service account. The port is a number or the name of a service port; without it, the first port is used.",
@@ -56,19 +64,16 @@ export const podPlace = (whose: string) => ({
   ),
 });
 
-/** A Kubernetes service and one of its ports: a number or a name, undefined for the first one. */
-export function compileService(written: string) {
-  const { namespace, name: rest } = splitNamespace(written);
-  const { name: service, port } = splitPort(rest);
-  return { namespace, service, port: portOf(port) ?? port };
+/** Pods of Kubernetes whose port is given by its number or its name. */
+export function withOnePort<Pods extends { readonly port: number | undefined; readonly portName: string | undefined }>({
+  port,
+  portName = "",
+  ...pods
+}: Pods) {
+  return { ...pods, port: port ?? portName };
 }
 
 type PodPlace = ConfigTree["mesh"]["seed-pods"][number];
-
-/** Kubernetes pods and one of their ports. */
-export function compilePods({ selector, namespace, port, "port-name": portName = "" }: PodPlace) {
-  return { namespace, selector, port: port ?? portName };
-}
 
 export function checkPods({ port, "port-name": portName }: PodPlace, path: Path): Problem[] {
   if ((port === undefined) !== (portName === undefined)) return [];

@@ -3,7 +3,7 @@ import { Type } from "typebox";
 import type { Problem } from "../problems.ts";
 import type { ConfigTree } from "../schema.ts";
 import { choice, integer, list, map, number, section, text } from "../schema-builders.ts";
-import { Secret } from "../secret.ts";
+import { compiled, type SettingsOf } from "../settings-of.ts";
 
 /** When a request goes to an overflow backend. */
 const overflowReasons = ["no-engine", "deadline", "queue"] as const;
@@ -13,111 +13,110 @@ const price = (description: string) => number({ description, default: 0, minimum
 const budget = (description: string) =>
   Type.Optional(number({ description, minimum: 0.000001, maximum: 1_000_000_000 }));
 
-export const overflow = list(
-  section("A provider outside the fleet that answers requests when the engines cannot.", {
-    name: text({
-      description: "Name of the backend in answers, metrics and logs.",
-      maxLength: 64,
-      pattern: "^[A-Za-z0-9][A-Za-z0-9._-]*$",
-      expected: "a name of letters, digits, ., _ and -",
-    }),
-    url: text({
-      description: "Base URL of the backend, such as `https://api.openai.com/v1`. Certificates are checked.",
-      maxLength: 2_048,
-      pattern: "^https?://[^\\s/?#@]+(/[^\\s?#]*)?$",
-      expected: "an http or https URL without user, query or fragment",
-    }),
-    api: choice(["openai", "anthropic"], {
-      description:
-        "API of the backend. Requests of the other API do not go there: nothing is translated from one to the other.",
-      default: "openai",
-    }),
-    key: Type.Optional(
-      text({
-        description:
-          "API key of the backend: `${NAME}` reads an environment variable, `${file:PATH}` a file. It is sent as `authorization: Bearer`, or as `x-api-key` with `api: anthropic`.",
-        maxLength: 4_096,
-        pattern: "^[\\x21-\\x7e]+$",
-        expected: "a key of visible ASCII characters",
-        isSecret: true,
-      }),
-    ),
-    models: map(text({ description: "Name of the model at the backend.", maxLength: 256 }), {
-      description: "Models that the backend answers for, as engines name them, with their names at the backend.",
-      maxProperties: 1_000,
-    }),
-    when: list(
-      choice(overflowReasons, {
-        description:
-          "`no-engine`: no engine of the model is up. `deadline`: the request would be refused because its deadline would be missed. `queue`: it would wait behind `max-queued` others.",
-        default: "no-engine",
-      }),
-      {
-        description: "When requests go to the backend.",
-        minItems: 1,
-        maxItems: overflowReasons.length,
-        default: overflowReasons,
-      },
-    ),
-    "max-queued": integer({
-      description:
-        "Requests that wait for one model in one router, from which on a further one that has to wait goes to the backend.",
-      default: 64,
-      minimum: 1,
-      maximum: 1_000_000,
-    }),
-    price: section("What the backend charges, in any currency.", {
-      input: price("Price of a million prompt tokens."),
-      output: price("Price of a million tokens of answers."),
-    }),
-    budget: section("What all routers together may spend at the backend, in the currency of the price.", {
-      hour: budget("Most that is spent in an hour on the clock (UTC). Without it there is no such bound."),
-      day: budget("Most that is spent in a day of the calendar (UTC). Without it there is no such bound."),
-    }),
-    "except-tenants": list(text({ description: "Name of a tenant.", maxLength: 128 }), {
-      description: "Tenants whose requests never go to the backend.",
-      maxItems: 10_000,
-    }),
+const backend = section("A provider outside the fleet that answers requests when the engines cannot.", {
+  name: text({
+    description: "Name of the backend in answers, metrics and logs.",
+    maxLength: 64,
+    pattern: "^[A-Za-z0-9][A-Za-z0-9._-]*$",
+    expected: "a name of letters, digits, ., _ and -",
   }),
-  {
+  url: text({
+    description: "Base URL of the backend, such as `https://api.openai.com/v1`. Certificates are checked.",
+    maxLength: 2_048,
+    pattern: "^https?://[^\\s/?#@]+(/[^\\s?#]*)?$",
+    expected: "an http or https URL without user, query or fragment",
+  }),
+  api: choice(["openai", "anthropic"], {
     description:
-      "Providers outside the fleet that answer requests when the engines cannot. The first one that may, does.",
-    maxItems: 16,
-  },
-);
+      "API of the backend. Requests of the other API do not go there: nothing is translated from one to the other.",
+    default: "openai",
+  }),
+  key: Type.Optional(
+    text({
+      description:
+        "API key of the backend: `${NAME}` reads an environment variable, `${file:PATH}` a file. It is sent as `authorization: Bearer`, or as `x-api-key` with `api: anthropic`.",
+      maxLength: 4_096,
+      pattern: "^[\\x21-\\x7e]+$",
+      expected: "a key of visible ASCII characters",
+      isSecret: true,
+    }),
+  ),
+  models: map(text({ description: "Name of the model at the backend.", maxLength: 256 }), {
+    description: "Models that the backend answers for, as engines name them, with their names at the backend.",
+    maxProperties: 1_000,
+  }),
+  when: list(
+    choice(overflowReasons, {
+      description:
+        "`no-engine`: no engine of the model is up. `deadline`: the request would be refused because its deadline would be missed. `queue`: it would wait behind `max-queued` others.",
+      default: "no-engine",
+    }),
+    {
+      description: "When requests go to the backend.",
+      minItems: 1,
+      maxItems: overflowReasons.length,
+      default: overflowReasons,
+    },
+  ),
+  "max-queued": integer({
+    description:
+      "Requests that wait for one model in one router, from which on a further one that has to wait goes to the backend.",
+    default: 64,
+    minimum: 1,
+    maximum: 1_000_000,
+  }),
+  price: section("What the backend charges, in any currency.", {
+    input: price("Price of a million prompt tokens."),
+    output: price("Price of a million tokens of answers."),
+  }),
+  budget: section("What all routers together may spend at the backend, in the currency of the price.", {
+    hour: budget("Most that is spent in an hour on the clock (UTC). Without it there is no such bound."),
+    day: budget("Most that is spent in a day of the calendar (UTC). Without it there is no such bound."),
+  }),
+  "except-tenants": list(text({ description: "Name of a tenant.", maxLength: 128 }), {
+    description: "Tenants whose requests never go to the backend.",
+    maxItems: 10_000,
+  }),
+});
 
 export type OverflowReason = "no_engine" | "deadline" | "queue";
 
 /** A provider that answers requests when the engines cannot. */
-export interface OverflowConfig {
-  readonly name: string;
+export interface OverflowConfig extends Omit<SettingsOf<typeof backend>, "models" | "when" | "exceptTenants"> {
   /** Without `/v1`, which paths of requests begin with. */
   readonly url: string;
-  readonly api: "openai" | "anthropic";
-  readonly key: Secret | undefined;
   /** Names of models at the backend, by their names at engines. */
   readonly models: ReadonlyMap<string, string>;
   readonly when: ReadonlySet<OverflowReason>;
-  readonly maxQueued: number;
-  /** Of a million tokens. */
-  readonly price: { readonly input: number; readonly output: number };
   /** Infinity for no bound. */
   readonly budget: { readonly hour: number; readonly day: number };
   readonly exceptTenants: ReadonlySet<string>;
 }
 
-export function compileOverflow({ overflow: backends }: Pick<ConfigTree, "overflow">): readonly OverflowConfig[] {
-  return backends.map(({ name, url, api, key, models, when, price, budget, ...rest }) => ({
-    ...{ name, api, price },
+/** A URL may end in `/v1`. Requests look up their model, tenant and reason, which may be thousands. */
+function compileBackend({
+  url,
+  models,
+  when,
+  budget,
+  exceptTenants,
+  ...settings
+}: SettingsOf<typeof backend>): OverflowConfig {
+  return {
+    ...settings,
     url: url.replace(/\/+$/, "").replace(/\/v1$/, ""),
-    key: key === undefined ? undefined : new Secret(key),
     models: new Map(Object.entries(models)),
     when: new Set(when.map((reason) => (reason === "no-engine" ? "no_engine" : reason))),
-    maxQueued: rest["max-queued"],
     budget: { hour: budget.hour ?? Number.POSITIVE_INFINITY, day: budget.day ?? Number.POSITIVE_INFINITY },
-    exceptTenants: new Set(rest["except-tenants"]),
-  }));
+    exceptTenants: new Set(exceptTenants),
+  };
 }
+
+export const overflow = list(compiled(backend, compileBackend), {
+  description:
+    "Providers outside the fleet that answer requests when the engines cannot. The first one that may, does.",
+  maxItems: 16,
+});
 
 export function checkOverflow({ overflow: backends }: ConfigTree): Problem[] {
   const names = new Set<string>();

@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { type Alias, integer, number, section } from "../schema-builders.ts";
+import { compiled } from "../settings-of.ts";
 
 const tierCredits = ["cpu-credit", "disk-credit", "external-credit"] as const;
 
@@ -260,8 +261,20 @@ const optionSchemas = {
   "external-credit": tierCredit("in a KV pool outside the engine is worth, relative to one in its GPU. Default: 0.5."),
 };
 
-/** A section with a policy's name and options. Whether the policy takes them is checked separately. */
+/** A policy by name. Options that were not set are absent: the policy has its own defaults. */
+export interface PolicyConfig {
+  readonly name: string;
+  readonly options: Readonly<Record<string, number | string>>;
+}
+
+/**
+ * A section with a policy's name and options. Whether the policy takes them is checked separately. Options keep their names
+ * of the file, by which policies read them, those of plugins too.
+ */
 export const policyOf = (description: string) =>
+  compiled(policySection(description), (_, { name, ...options }): PolicyConfig => ({ name, options }));
+
+const policySection = (description: string) =>
   section(
     description,
     {

@@ -1,5 +1,7 @@
+import type { SessionKeySource } from "@espalier/api";
 import { Type } from "typebox";
 import { duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
+import { compiled } from "../settings-of.ts";
 import { policyOf } from "./policies.ts";
 
 const modelName = (description: string) => text({ description, maxLength: 256 });
@@ -92,27 +94,32 @@ export const models = section("Model names that clients may use in addition to t
   ),
 });
 
-export const sessionKey = list(
-  text({
-    description: "Header or body field that holds a session key.",
-    maxLength: 140,
-    pattern: "^(header:[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}|body:\\S{1,128})$",
-    expected: "header:NAME or body:FIELD",
-  }),
-  {
-    description:
-      "Headers and body fields that may hold the session key, which keeps a session together. The first one present is used.",
-    maxItems: 16,
-    default: [
-      "header:x-espalier-session-id",
-      "header:x-session-id",
-      "header:x-smg-routing-key",
-      "body:session_id",
-      "body:prompt_cache_key",
-      "body:user",
-    ],
-  },
-);
+const sessionKeySource = text({
+  description: "Header or body field that holds a session key.",
+  maxLength: 140,
+  pattern: "^(header:[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}|body:\\S{1,128})$",
+  expected: "header:NAME or body:FIELD",
+});
+
+/** One text says where and under which name. Names of headers are in lower case in code. */
+function compileSource(written: string): SessionKeySource {
+  const [from, name] = [written.slice(0, written.indexOf(":")), written.slice(written.indexOf(":") + 1)];
+  return from === "header" ? { from, name: name.toLowerCase() } : { from: "body", name };
+}
+
+export const sessionKey = list(compiled(sessionKeySource, compileSource), {
+  description:
+    "Headers and body fields that may hold the session key, which keeps a session together. The first one present is used.",
+  maxItems: 16,
+  default: [
+    "header:x-espalier-session-id",
+    "header:x-session-id",
+    "header:x-smg-routing-key",
+    "body:session_id",
+    "body:prompt_cache_key",
+    "body:user",
+  ],
+});
 
 export const forwardPaths = list(
   text({

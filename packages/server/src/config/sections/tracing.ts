@@ -3,9 +3,9 @@ import type { Path, Problem } from "../problems.ts";
 import type { ConfigTree } from "../schema.ts";
 import { number, section, text } from "../schema-builders.ts";
 import { Secret } from "../secret.ts";
-import type { SettingsOf } from "../settings-of.ts";
+import { compiled, type SettingsOf } from "../settings-of.ts";
 
-export const tracing = section("Traces of requests, exported to an OpenTelemetry collector over OTLP/HTTP.", {
+const tracingSection = section("Traces of requests, exported to an OpenTelemetry collector over OTLP/HTTP.", {
   endpoint: Type.Optional(
     text({
       description:
@@ -37,16 +37,17 @@ export const tracing = section("Traces of requests, exported to an OpenTelemetry
   }),
 });
 
-/** Where to send traces, and which requests to trace. */
-export interface TracingConfig extends Omit<SettingsOf<typeof tracing>, "headers"> {
-  /** Headers for the collector, by name in lower case. */
-  readonly headers: Readonly<Record<string, Secret>>;
-}
-
-export function compileTracing({ headers, ...others }: SettingsOf<typeof tracing>): TracingConfig {
+/** Headers are one text, in OpenTelemetry's own format. */
+export const tracing = compiled(tracingSection, ({ headers, ...settings }) => {
   const pairs = readPairs(headers?.reveal() ?? "") ?? [];
-  return { ...others, headers: Object.fromEntries(pairs.map(([name, value]) => [name, new Secret(value)])) };
-}
+  const byName: Readonly<Record<string, Secret>> = Object.fromEntries(
+    pairs.map(([name, value]) => [name, new Secret(value)]),
+  );
+  return { ...settings, /** By name in lower case. */ headers: byName };
+});
+
+/** Where to send traces, and which requests to trace. */
+export type TracingConfig = SettingsOf<typeof tracing>;
 
 export function checkTracing({ tracing: { headers } }: ConfigTree): Problem[] {
   const path: Path = ["tracing", "headers"];

@@ -7,6 +7,7 @@ export const faultNames = [
   "rolling-restart",
   "engine-churn",
   "slow-engines",
+  "slowing-engine",
 ] as const;
 
 export type FaultName = (typeof faultNames)[number];
@@ -154,9 +155,10 @@ const engineDownMs = 1_000;
 
 const churnShare = 0.05;
 
-const slowShare = 0.25;
+/** Share of the engines that become slow, one of them at least, and how many times as long they take. */
+const slowEngines = { share: 0.25, factor: 5 };
 
-const slowFactor = 5;
+const slowingEngine = { share: 0, factor: 1 / 0.3 };
 
 /** Faults of one router while the others continue. */
 const ofSeveralRouters: ReadonlySet<FaultName> = new Set(["partition", "router-loss", "rolling-restart"]);
@@ -172,7 +174,8 @@ const drafts: Readonly<Record<FaultName, (options: FaultPlanOptions, random: Ran
   "join-under-load": draftJoin,
   "rolling-restart": draftRollingRestart,
   "engine-churn": draftEngineChurn,
-  "slow-engines": draftSlowEngines,
+  "slow-engines": draftSlow(slowEngines),
+  "slowing-engine": draftSlow(slowingEngine),
 };
 
 function draftPartition({ routers }: FaultPlanOptions): Draft {
@@ -226,7 +229,7 @@ function draftRollingRestart({ routers }: FaultPlanOptions): Draft {
 }
 
 function draftEngineChurn({ engines }: FaultPlanOptions, random: Random): Draft {
-  needEngines("engine-churn", engines);
+  needEngines(engines);
   const hit = drawSome(engines, Math.max(1, Math.round(engines * churnShare)), random);
   const actions = hit.map((engine, at) => {
     const atMs = at * churnPeriodMs;
@@ -242,18 +245,20 @@ function draftEngineChurn({ engines }: FaultPlanOptions, random: Random): Draft 
   return { lengthMs: hit.length * churnPeriodMs, spareRouters: 0, actions: actions.flat() };
 }
 
-function draftSlowEngines({ engines }: FaultPlanOptions, random: Random): Draft {
-  needEngines("slow-engines", engines);
-  const actions = drawSome(engines, Math.max(1, Math.round(engines * slowShare)), random).map((engine) => ({
-    atMs: 0,
-    what: `engine ${engine} takes ${slowFactor} times as long`,
-    apply: (controls: FleetControls) => controls.slowEngine(engine, slowFactor),
-  }));
-  return { lengthMs: undefined, spareRouters: 0, actions };
+function draftSlow({ share, factor }: typeof slowEngines) {
+  return ({ engines }: FaultPlanOptions, random: Random): Draft => {
+    needEngines(engines);
+    const actions = drawSome(engines, Math.max(1, Math.round(engines * share)), random).map((engine) => ({
+      atMs: 0,
+      what: `engine ${engine} takes ${factor.toFixed(1)} times as long`,
+      apply: (controls: FleetControls) => controls.slowEngine(engine, factor),
+    }));
+    return { lengthMs: undefined, spareRouters: 0, actions };
+  };
 }
 
-function needEngines(name: FaultName, engines: number): void {
-  if (engines < 2) throw new RangeError(`${name} needs another engine to go on with`);
+function needEngines(engines: number): void {
+  if (engines < 2) throw new RangeError("an engine needs another one to go on with");
 }
 
 /** Restarts a router once it has drained. */

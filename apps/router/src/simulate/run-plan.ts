@@ -8,7 +8,7 @@ import type { RunSelection } from "./simulate-options.ts";
 import { isBlind, type SimulatedScenario } from "./simulated-scenario.ts";
 
 /** Maximum runs of one command. */
-export const maxPlannedRuns = 5_000;
+export const maxPlannedRuns = 8_000;
 
 /** The knee of a fleet, from its search. */
 type KneeOf = (job: KneeJob) => number;
@@ -29,7 +29,7 @@ interface FleetCase {
  * comes first. Identical runs are made once.
  *
  * @param kneeOf scale of the knee, called when loads are given
- * @throws UsageError for anything that the scenario lacks, and for more than 5,000 runs
+ * @throws UsageError for anything that the scenario lacks, and for more than `maxPlannedRuns` runs
  */
 export function planRuns(selection: RunSelection, scenario: Scenario, kneeOf: KneeOf): readonly RunJob[] {
   const policies = selection.policies ?? scenario.policies;

@@ -33,6 +33,13 @@ const ofToolagent = (load: number): WorstCase => ({
   requests: 3_000,
 });
 
+/** A scenario whose scale 1 is its knee, at three shares of that; a quick run has the one where policies differ most. */
+const atLoads = (
+  scenario: string,
+  { quick, ...run }: Pick<WorstCase, "variant" | "requests" | "durationS" | "quick">,
+): readonly WorstCase[] =>
+  [0.5, 0.8, 0.95].map((load) => ({ scenario, ...run, load, scale: load, ...(load === 0.8 && { quick }) }));
+
 /**
  * All cases by which policies are judged. Runs are as short as possible while failures still show. Engines pile up what
  * a wrong policy sends them within some tens of seconds. A p99 needs two thousand requests: of one thousand it is the
@@ -69,6 +76,13 @@ export const worstCasePlan: readonly WorstCase[] = [
   { scenario: "shared-prefix-150x5", requests: 1_500, quick: { requests: 400 } },
   { scenario: "sglang-prefix-groups", quick: { requests: 600 } },
   { scenario: "session-affinity", quick: { requests: 800 } },
+  ...atLoads("chats-beside-long", { durationS: 90, quick: { durationS: 30 } }),
+  ...atLoads("tenants", { requests: 3_000, quick: { requests: 1_000 } }),
+  ...atLoads("reasoning", { durationS: 300, quick: { durationS: 120 } }),
+  ...atLoads("flash-crowd", { durationS: 120, quick: { durationS: 60 } }),
+  ...atLoads("uneven-engines", { durationS: 100, quick: { durationS: 30 } }),
+  ...atLoads("hundred-engines", { durationS: 20, quick: { durationS: 5 } }),
+  ...atLoads("short-prompts", { durationS: 10, quick: { durationS: 4 } }),
 ];
 
 /** The name of a case in rows. */
@@ -107,7 +121,7 @@ export type TraceOf = (scenario: string) => string | undefined;
  * Plans the runs of cases. The order keeps finished runs comparable when the command is stopped: case by case, seed
  * after seed, with all policies for each seed.
  *
- * @throws UsageError for more than 5,000 runs
+ * @throws UsageError for more than `maxPlannedRuns` runs
  */
 export function planWorstCase(
   { policies, routers, seeds, isQuick }: WorstCaseSelection,

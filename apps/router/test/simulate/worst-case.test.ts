@@ -97,8 +97,8 @@ test("more runs than the bound are refused, and so many are planned", () => {
       [one!],
       () => undefined,
     );
-  expect(plan(25, 100)).toHaveLength(5_000);
-  expect(() => plan(26, 100)).toThrow("5200 runs are more than 5000");
+  expect(plan(40, 100)).toHaveLength(8_000);
+  expect(() => plan(41, 100)).toThrow("8200 runs are more than 8000");
 });
 
 test("admission is on in every run, and a case is run seed by seed, in each all policies", async () => {

@@ -1,7 +1,14 @@
 import type { SimulateRow } from "./rows.ts";
 
 /** The figures by which policies are compared. */
-export const comparedFigures = ["ttft_mean_s", "ttft_p99_s", "e2e_mean_s", "total_tokens_per_s"] as const;
+export const comparedFigures = [
+  "ttft_mean_s",
+  "ttft_p99_s",
+  "e2e_mean_s",
+  "tpot_p99_s",
+  "total_tokens_per_s",
+  "goodput_share",
+] as const;
 
 export type ComparedFigure = (typeof comparedFigures)[number];
 
@@ -10,6 +17,9 @@ export const minComparedRequests = 100;
 
 /** Shorter times count as this value: clients cannot distinguish them. */
 const leastTimeS = 0.001;
+
+/** Where the best policy has less, no fleet of this size keeps the objectives, and the shares say nothing. */
+const leastGoodput = 0.05;
 
 /**
  * A policy that fails more than this share of a case's requests has no figures there, because its other requests had it
@@ -108,7 +118,8 @@ function judgeCase(runs: readonly ComparedRun[]): readonly ComparedCase[] {
   return entries.map((entry) => ({ ...entry, ratios: ratiosTo(best, entry.figures) }));
 }
 
-const isHigherBetter = (figure: ComparedFigure): boolean => figure === "total_tokens_per_s";
+const isHigherBetter = (figure: ComparedFigure): boolean =>
+  figure === "total_tokens_per_s" || figure === "goodput_share";
 
 const isBetter = (figure: ComparedFigure, value: number, other: number): boolean =>
   isHigherBetter(figure) ? value > other : value < other;
@@ -139,6 +150,7 @@ function ratiosTo(best: Figures, own: Figures): Figures {
   for (const figure of comparedFigures) {
     const [value, least] = [own[figure], best[figure]];
     if (value === undefined || least === undefined) continue;
+    if (figure === "goodput_share" && least < leastGoodput) continue;
     const ratio = isHigherBetter(figure) ? least / value : Math.max(leastTimeS, value) / Math.max(leastTimeS, least);
     if (Number.isFinite(ratio)) ratios[figure] = ratio;
   }

@@ -85,8 +85,14 @@ test("slow-engines: a quarter of the engines takes five times as long from the m
   expect(played("slow-engines", { ...options, engines: 2 })).toHaveLength(1);
 });
 
+test("slowing-engine: one engine goes on at 30 % of its speed", () => {
+  const seen = played("slowing-engine", { ...options, engines: 8 });
+  expect(seen.map((line) => line.replace(/ \d+ /, " N "))).toEqual([`60 slowEngine N ${1 / 0.3}`]);
+});
+
+const lasting: readonly string[] = ["slow-engines", "slowing-engine"];
 /** Those that end in the run. */
-const passing = faultNames.filter((name) => name !== "slow-engines");
+const passing = faultNames.filter((name) => !lasting.includes(name));
 
 test.each(passing)("%s: its moments hold all that it does, and lie in the middle of the run", (name) => {
   const { fromMs, toMs, actions } = createFaultPlan(name, options);
@@ -99,12 +105,12 @@ test.each(passing)("%s: its moments hold all that it does, and lie in the middle
 test.each(faultNames)("%s: the same seed hits the same, and other seeds others", (name) => {
   expect(played(name)).toEqual(played(name));
   const fleets = new Set(Array.from({ length: 20 }, (_, seed) => played(name, { ...options, seed }).join()));
-  const isDrawn = ["router-loss", "engine-churn", "slow-engines"].includes(name);
+  const isDrawn = ["router-loss", "engine-churn", ...lasting].includes(name);
   expect(fleets.size > 1).toBe(isDrawn);
 });
 
 test.each(faultNames)("%s: a run that is too short for it is refused", (name) => {
-  const durationMs = name === "slow-engines" ? 0 : 1_000;
+  const durationMs = lasting.includes(name) ? 0 : 1_000;
   expect(() => createFaultPlan(name, { ...options, durationMs })).toThrow(/too short/);
 });
 

@@ -12,12 +12,18 @@ interface Given {
   readonly p99?: number;
   readonly e2e?: number;
   readonly tokens?: number;
+  readonly tpot?: number;
+  readonly goodput?: number;
 }
 
 function run(policy: string, given: Given = {}): ComparedRun {
   const { name = "one", routers = 1, seed = 1, requests = 1_000, errors = 0 } = given;
   const { ttft = 1, p99 = 1, e2e = 1, tokens = 1 } = given;
-  const figures = { ttft_mean_s: ttft, ttft_p99_s: p99, e2e_mean_s: e2e, total_tokens_per_s: tokens };
+  const optional = {
+    ...(given.tpot && { tpot_p99_s: given.tpot }),
+    ...(given.goodput && { goodput_share: given.goodput }),
+  };
+  const figures = { ttft_mean_s: ttft, ttft_p99_s: p99, e2e_mean_s: e2e, total_tokens_per_s: tokens, ...optional };
   return { name, policy, routers, seed, row: { requests, errors, ...figures } };
 }
 
@@ -30,6 +36,15 @@ test("ratios to the best: of times the least, of tokens the most", () => {
   expect(ratioOf(runs, "b")?.worst_ratio).toBeCloseTo(2.5, 9);
   expect(ratioOf(runs, "a", "total_tokens_per_s")?.worst_ratio).toBe(2);
   expect(ratioOf(runs, "b", "total_tokens_per_s")?.worst_ratio).toBe(1);
+});
+
+test("goodput is compared where the fleet can keep the objectives, as what the best has more of", () => {
+  const runs = [run("a", { goodput: 0.84, tpot: 0.02 }), run("b", { goodput: 0.72, tpot: 0.05 })];
+  expect(ratioOf(runs, "b", "goodput_share")?.worst_ratio).toBeCloseTo(0.84 / 0.72, 9);
+  expect(ratioOf(runs, "a", "goodput_share")?.worst_ratio).toBe(1);
+  expect(ratioOf(runs, "b", "tpot_p99_s")?.worst_ratio).toBeCloseTo(2.5, 9);
+  const hopeless = [run("a", { goodput: 0.04 }), run("b", { goodput: 0.001 })];
+  expect(ratioOf(hopeless, "b", "goodput_share")).toBeUndefined();
 });
 
 test("the worst case of each figure, and the mean of all", () => {

@@ -41,6 +41,10 @@ const withoutFollowups = [
   ...["sglang-prefix-groups", "a10g-8", "rag", "evict", "tiers", "shared-prefix-150x5", "lora-64"],
   ...[
     "one-prompt",
+    "tenants",
+    "reasoning",
+    "flash-crowd",
+    "short-prompts",
     "hot-documents",
     "long-and-short",
     "decode-bound",

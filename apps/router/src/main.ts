@@ -1,4 +1,4 @@
-import { EspalierError } from "@espalier/core";
+import { EspalierError, layOutHelpItem, wrapText } from "@espalier/core";
 import { Command, CommanderError, type HelpConfiguration } from "commander";
 import { readName, UsageError } from "./cli/read-flags.ts";
 import { addCommand, commandNames } from "./commands/command-list.ts";
@@ -6,7 +6,6 @@ import { calledCommand, loadCalledCommand } from "./commands/command-loaders.ts"
 import { readVersion } from "./commands/version.ts";
 import { checkOpenFiles, openFileLimit } from "./open-files.ts";
 import { writeNote } from "./output.ts";
-import { layOutHelpItem, wrapText } from "./terminal-layout.ts";
 
 const exitFailure = 1;
 const exitUsage = 2;

@@ -15,6 +15,13 @@ export function writeNote(text: string): void {
   process.stderr.write(`${text}\n`);
 }
 
+/** A share as a percentage, for a column of a table. */
+export const percentOf = (share: number | null | undefined): number | undefined =>
+  share === null || share === undefined ? undefined : share * 100;
+
+/** A whole number with commas between its thousands. */
+export const groupDigits = (count: number): string => count.toLocaleString("en");
+
 interface ProgressOutput {
   readonly isTTY?: boolean;
   readonly columns?: number;

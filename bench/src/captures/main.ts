@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { formatTable } from "@espalier/simulator";
+import { layOutTable } from "@espalier/core";
 import { type CaptureRow, runCaptures } from "./run-captures.ts";
 
 const help = `Usage: npm run conformance:captures -- --dir DIR [--models DIR] [--json]
@@ -28,7 +28,7 @@ else if (values.dir === undefined) {
 
 function table(rows: readonly CaptureRow[]): string {
   const columns = ["capture", "frames", "undecoded", "requests", "compared", "exact", "token_mismatches"] as const;
-  const text = formatTable(rows, [
+  const text = layOutTable(rows, [
     ...columns.map((name) => ({ header: name.replace("_", " "), value: (row: CaptureRow) => row[name] })),
     { header: "replay equal", value: (row) => (row.replay_equal ? "yes" : "no") },
   ]);

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { formatTable } from "@espalier/simulator";
+import { layOutTable } from "@espalier/core";
 import { type RealEngineReport, type RealEngineRow, runRealEngine } from "./run-real-engine.ts";
 
 const { values } = parseArgs({ options: { folder: { type: "string" }, json: { type: "boolean" } } });
@@ -11,7 +11,7 @@ if (report.mismatches.length > 0) process.exitCode = 1;
 
 function table({ rows, mismatches }: RealEngineReport): string {
   const names = ["phase", "requests", "exact", "predicted_tokens", "reported_tokens"] as const;
-  const text = formatTable(rows, [
+  const text = layOutTable(rows, [
     ...names.map((name) => ({ header: name.replace("_", " "), value: (row: RealEngineRow) => row[name] })),
     { header: "cached (%)", value: (row) => row.cached_share * 100, digits: 1 },
     { header: "same engine (%)", value: (row) => row.same_engine_share * 100, digits: 1 },

@@ -1,5 +1,4 @@
-import { systemClock, systemScheduler } from "@espalier/core";
-import { formatTable } from "@espalier/simulator";
+import { layOutTable, systemClock, systemScheduler } from "@espalier/core";
 import { startMeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { optional, quick, whole } from "../support/params.ts";
@@ -59,7 +58,7 @@ export function convergenceReport(
 
 /** One line for each rate. */
 export function convergenceTable(rows: readonly Figures[]): string {
-  return formatTable(
+  return layOutTable(
     rows,
     ["rate_per_s", "ops_per_s", ...metricNames, ...otherNames].map((header) => ({
       header,

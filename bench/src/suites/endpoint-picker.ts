@@ -1,5 +1,4 @@
-import { systemClock, systemScheduler } from "@espalier/core";
-import { formatTable } from "@espalier/simulator";
+import { layOutTable, systemClock, systemScheduler } from "@espalier/core";
 import { envoyVersion, installedEnvoy } from "espalier";
 import { startBenchEngine } from "../data-path/bench-engine.ts";
 import { ownName } from "../data-path/contenders.ts";
@@ -185,7 +184,7 @@ export function pickersTable({ metrics, baselines, spread, params }: BenchReport
   const cell = (figure: string, { owner, suffix }: Row): string | undefined =>
     withExtremes(figure, figures[owner]?.[`${figure}${suffix}`], spread[owner]?.[`${figure}${suffix}`]);
   const tables = columns.map((names) =>
-    formatTable(rows, [
+    layOutTable(rows, [
       { header: "by way of", value: (row) => row.name },
       ...names.map((figure) => ({ header: figure, value: (row: Row) => cell(figure, row) })),
     ]),

@@ -1,5 +1,4 @@
-import { systemClock, systemScheduler } from "@espalier/core";
-import { formatTable } from "@espalier/simulator";
+import { layOutTable, systemClock, systemScheduler } from "@espalier/core";
 import { type FigureRow, isMet, type PartName, type PartResult, partNames } from "../failures/figure-row.ts";
 import { runKill } from "../failures/kill.ts";
 import { runOverload } from "../failures/overload.ts";
@@ -109,7 +108,7 @@ function targetOf({ target }: FigureRow): string | undefined {
 
 /** Each figure with its target, and the settings. */
 export function failuresTable({ params, rows }: ReturnType<typeof failuresReport>): string {
-  const figures = formatTable(rows, [
+  const figures = layOutTable(rows, [
     { header: "part", value: ({ part }) => part },
     { header: "figure", value: ({ figure }) => figure },
     { header: "value", value: ({ value }) => shown("", value) },

@@ -1,4 +1,4 @@
-import { formatTable } from "@espalier/simulator";
+import { layOutTable } from "@espalier/core";
 import { startMeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import { summarizeRuns } from "../support/median-spread.ts";
 import { quick, runs, whole } from "../support/params.ts";
@@ -52,7 +52,7 @@ function loaded<Value>(figures: Readonly<Record<string, Value>>): Record<string,
 /** Joins while peers are idle beside those while they are at work. */
 export function joinTable({ metrics, spread }: Pick<BenchReport, "metrics" | "spread">): string {
   const cell = (figure: string) => withExtremes(figure, metrics[figure], spread.espalier?.[figure]);
-  return formatTable(
+  return layOutTable(
     Object.keys(metrics).filter((figure) => !figure.startsWith("loaded_")),
     [
       { header: "figure", value: (figure) => figure },

@@ -1,6 +1,5 @@
 import { freemem } from "node:os";
-import { systemClock, systemScheduler } from "@espalier/core";
-import { formatTable } from "@espalier/simulator";
+import { layOutTable, systemClock, systemScheduler } from "@espalier/core";
 import { openFileBound } from "../limits/limits-rig.ts";
 import { type LimitPart, limitParts, type PartResult } from "../limits/parts.ts";
 import { names, optional, quick, whole } from "../support/params.ts";
@@ -82,7 +81,7 @@ function limitsTable(rows: readonly LimitRow[]): string {
     header: name.replaceAll("_", " "),
     value: ({ figures }: LimitRow) => figures[name]?.toFixed(digits),
   });
-  const figures = formatTable(rows, [
+  const figures = layOutTable(rows, [
     { header: "part", value: ({ part }) => part },
     { header: "reached", value: ({ reached }) => String(reached) },
     ...[of("ready_ms"), of("idle_cpu_percent", 1), of("request_cpu_us"), of("added_p50_ms", 2), of("added_p99_ms", 1)],

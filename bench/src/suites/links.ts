@@ -1,4 +1,4 @@
-import { formatTable } from "@espalier/simulator";
+import { layOutTable } from "@espalier/core";
 import { quick, readWhole, whole } from "../support/params.ts";
 import { defineSuite, shown } from "../support/suite.ts";
 import { measureLinks } from "./links-run.ts";
@@ -51,7 +51,7 @@ can follow; the figures are for one of them. "core at most" is what as many fram
       header,
       value: (routers: string) => shown(name, metrics[`${name}_${routers}`] ?? 0),
     });
-    return formatTable(String(params.routers).split(","), [
+    return layOutTable(String(params.routers).split(","), [
       { header: "routers", value: (routers) => routers },
       of("idle B/s", "idle_bytes_per_s"),
       of("idle core", "idle_cpu_share"),

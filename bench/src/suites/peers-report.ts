@@ -1,4 +1,4 @@
-import { formatTable } from "@espalier/simulator";
+import { layOutTable } from "@espalier/core";
 import { bareName, type Contender, ownName } from "../data-path/contenders.ts";
 import { loadParams } from "../data-path/loads.ts";
 import { type DataPathRun, saturationWarnings } from "../data-path/measure-data-path.ts";
@@ -122,11 +122,11 @@ export function peersTable({ rows, spread, two_turn: turns, not_had: notHad }: R
     const value = row[figure];
     return typeof value === "number" ? withExtremes(figure, value, spread[row.name]?.[figure]) : value;
   };
-  const figures = formatTable(names, [
+  const figures = layOutTable(names, [
     { header: "figure", value: (name) => name },
     ...rows.map((row) => ({ header: row.name, value: (name: string) => cell(row, name) })),
   ]);
-  const shares = formatTable(turns, [
+  const shares = layOutTable(turns, [
     { header: "two turns at", value: (row) => row.name },
     { header: "sharing", value: (row) => row.sharing },
     { header: "W (ms)", value: (row) => row.w_ms },

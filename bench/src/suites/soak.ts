@@ -1,7 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
-import { systemClock, systemScheduler } from "@espalier/core";
-import { formatTable, percentile } from "@espalier/simulator";
+import { layOutTable, systemClock, systemScheduler } from "@espalier/core";
+import { percentile } from "@espalier/simulator";
 import type { RouterSample } from "../soak/samples.ts";
 import { robustSlope, type Slope, type TimedValue } from "../soak/slope.ts";
 import { plotSoak } from "../soak/soak-plot.ts";
@@ -170,7 +170,7 @@ function growthFailure(row: GrowthRow, durationMs: number): readonly string[] {
 /** All figures, and the growth of each router that was never restarted. */
 export function soakTable(report: ReturnType<typeof soakReport>): string {
   const cell = (value: number | undefined) => (value === undefined ? undefined : shown("", value));
-  const rows = formatTable(report.growth, [
+  const rows = layOutTable(report.growth, [
     { header: "router", value: ({ router }) => router },
     { header: "of", value: ({ figure }) => figure },
     { header: "median", value: ({ median }) => cell(median) },

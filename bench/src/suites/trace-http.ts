@@ -1,6 +1,6 @@
 import { existsSync } from "node:fs";
-import { systemClock, systemScheduler } from "@espalier/core";
-import { formatTable, infiniteCacheBound } from "@espalier/simulator";
+import { layOutTable, systemClock, systemScheduler } from "@espalier/core";
+import { infiniteCacheBound } from "@espalier/simulator";
 import { type PlannedRequest, planReplay } from "espalier";
 import { ownName } from "../data-path/contenders.ts";
 import { type InstalledPeer, installPeer } from "../peers/install-peer.ts";
@@ -211,7 +211,7 @@ export function traceHttpTable({ rows, spread, metrics }: ReturnType<typeof trac
       return typeof value === "number" ? value : undefined;
     },
   });
-  const table = formatTable(rows, [
+  const table = layOutTable(rows, [
     { header: "routers", value: (row) => row.routers },
     { header: "sharing", value: (row) => (row.router === ownName ? row.sharing : row.router) },
     { header: "KV events", value: (row) => (row.kv_events ? "on" : "off") },

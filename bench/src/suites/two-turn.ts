@@ -1,5 +1,4 @@
-import { systemClock, systemScheduler } from "@espalier/core";
-import { formatTable } from "@espalier/simulator";
+import { layOutTable, systemClock, systemScheduler } from "@espalier/core";
 import { type ParamValues, quick, runs, whole } from "../support/params.ts";
 import { repeatRuns } from "../support/repeat-runs.ts";
 import { defineSuite, figuresTable, joinRuns, reportOf, shown, withExtremes } from "../support/suite.ts";
@@ -88,7 +87,7 @@ export function twoTurnReport(runs: readonly TwoTurnRun[], { sweepMs: _, ...size
 
 /** Figures beside those without the mesh, and the sweep. */
 export function twoTurnTable(report: ReturnType<typeof twoTurnReport>): string {
-  const rows = formatTable(report.w_sweep, [
+  const rows = layOutTable(report.w_sweep, [
     { header: "W (ms)", value: (row) => row.w_ms },
     { header: "same engine", value: (row) => withExtremes("_share", row.same_engine_share, row) },
   ]);

@@ -1,4 +1,4 @@
-import { formatTable } from "@espalier/simulator";
+import { layOutTable } from "@espalier/core";
 import { type Figures, type RunSummary, summarizeRuns } from "./median-spread.ts";
 import { helpOf, type Params, type ParamValues, readParams } from "./params.ts";
 
@@ -102,7 +102,7 @@ export function figuresTable({ metrics, baselines, spread }: BenchReport, isShow
   const [first = "espalier"] = Object.keys(spread);
   const systems: Readonly<Record<string, Figures>> = { [first]: metrics, ...baselines };
   const figures = new Set(Object.values(systems).flatMap((each) => Object.keys(each)));
-  return formatTable([...figures].filter(isShown), [
+  return layOutTable([...figures].filter(isShown), [
     { header: "figure", value: (figure) => figure },
     ...Object.entries(systems).map(([system, values]) => ({
       header: system,

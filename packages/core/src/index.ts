@@ -133,4 +133,5 @@ export {
   type TraceParent,
   type Tracer,
 } from "./telemetry.ts";
+export { layOutHelpItem, layOutTable, type TableColumn, wrapText } from "./text-layout.ts";
 export { durationPattern, formatDuration, formatSize, parseDuration, parseSize, sizePattern } from "./units.ts";

@@ -1,8 +1,8 @@
-import { createSeededRandom, systemClock } from "@espalier/core";
+import { createSeededRandom, layOutTable, systemClock } from "@espalier/core";
 import type { ChatMessage } from "@espalier/simulator";
 import { type Answer, createLoadClient } from "@espalier/simulator";
+import { groupDigits } from "../output.ts";
 import { wait } from "../signals.ts";
-import { groupDigits, layOutTable } from "../terminal-layout.ts";
 
 /** The preset whose engines lend each other blocks in the demo: its times are published. */
 export const pullPreset = "h200-gpt-oss-120b";

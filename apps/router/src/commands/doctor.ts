@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { EspalierError, type HttpClient, hostInUrl, systemClock } from "@espalier/core";
+import { EspalierError, type HttpClient, hostInUrl, systemClock, wrapText } from "@espalier/core";
 import type { RouterStatus } from "@espalier/server";
 import { type CompiledConfig, parseEnginesFile } from "@espalier/server";
 import { type Command, Option } from "commander";
@@ -10,7 +10,6 @@ import { checkMachine, checkPorts, checkSecret } from "../doctor/machine-checks.
 import { checkRunning, checkSeeds, type RunningRouter } from "../doctor/router-checks.ts";
 import { openFileLimit } from "../open-files.ts";
 import { writeJson, writeResult } from "../output.ts";
-import { wrapText } from "../terminal-layout.ts";
 import { eventWarnings, missingTokenizers } from "./check-config.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, configFile, readConfig } from "./config-flags.ts";

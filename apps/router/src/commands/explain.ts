@@ -1,10 +1,9 @@
+import { layOutTable, type TableColumn, wrapText } from "@espalier/core";
 import type { PastRequest as Answered, Explanation } from "@espalier/server";
-import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
 import { type AdminOptions, addAdminOptions, askAdmin } from "../cli/admin-client.ts";
 import { collect, readInput, UsageError } from "../cli/read-flags.ts";
-import { writeJson, writeResult } from "../output.ts";
-import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
+import { groupDigits, writeJson, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
 
 interface ExplainFlags extends AdminOptions {

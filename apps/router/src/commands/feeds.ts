@@ -1,9 +1,8 @@
+import { layOutTable, type TableColumn } from "@espalier/core";
 import type { FeedReport } from "@espalier/server";
-import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
 import { type AdminOptions, addAdminOptions, askAdmin } from "../cli/admin-client.ts";
 import { writeJson, writeResult } from "../output.ts";
-import { layOutTable } from "../terminal-layout.ts";
 import { addCommand } from "./command-list.ts";
 
 const columns: readonly TableColumn<FeedReport>[] = [

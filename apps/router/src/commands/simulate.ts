@@ -1,10 +1,10 @@
 import { closeSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { gzipSync } from "node:zlib";
+import { layOutTable } from "@espalier/core";
 import { enginePresets } from "@espalier/engine-model";
 import {
   bailianLine,
-  formatTable,
   type MedianRow,
   maxTraceRequests,
   medianRows,
@@ -41,7 +41,6 @@ import { loadScenario, openScenario, simulatedPolicies } from "../simulate/simul
 import { boundsNotes, compareWithPublished, createRowStream, extraTables } from "../simulate/tables.ts";
 import { compareWhatIfs, describeWhatIf, planWhatIf, type WhatIfOutcome } from "../simulate/what-if.ts";
 import { runWorstCase } from "../simulate/worst-case.ts";
-import { layOutTable } from "../terminal-layout.ts";
 import { addCommand } from "./command-list.ts";
 
 export function registerSimulate(program: Command): void {
@@ -263,7 +262,7 @@ function writeRest(
   if (seeds > 1 && medians.length > 0) writeResult(`medians of ${seeds} seeds; --json has each`);
   for (const { title, headers, lines } of extraTables(simulated, made, medians)) {
     const columns = headers.map((header, at) => ({ header, value: (line: readonly string[]) => line[at] }));
-    writeResult(`\n${title}\n${formatTable(lines, columns)}`);
+    writeResult(`\n${title}\n${layOutTable(lines, columns)}`);
   }
 }
 

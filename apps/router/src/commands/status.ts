@@ -1,12 +1,10 @@
-import { EspalierError, type Scheduler } from "@espalier/core";
+import { EspalierError, layOutTable, type Scheduler, type TableColumn, wrapText } from "@espalier/core";
 import type { MeshDescription, RouterStatus } from "@espalier/server";
-import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
 import { type AdminOptions, addAdminOptions, askStatus } from "../cli/admin-client.ts";
 import { UsageError } from "../cli/read-flags.ts";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
-import { layOutTable, wrapText } from "../terminal-layout.ts";
 import { addCommand } from "./command-list.ts";
 
 export function registerStatus(program: Command): void {

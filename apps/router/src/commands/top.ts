@@ -1,13 +1,11 @@
 import type { ReadStream } from "node:tty";
-import { type Clock, systemClock } from "@espalier/core";
+import { type Clock, layOutTable, systemClock, type TableColumn, wrapText } from "@espalier/core";
 import type { RouterStatus, Worker } from "@espalier/server";
-import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
 import { type AdminOptions, addAdminOptions, askStatus, askWorkers } from "../cli/admin-client.ts";
 import { UsageError } from "../cli/read-flags.ts";
-import { writeJson, writeResult } from "../output.ts";
+import { percentOf, writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
-import { layOutTable, percentOf, wrapText } from "../terminal-layout.ts";
 import { addCommand } from "./command-list.ts";
 import { watch } from "./status.ts";
 import { stateText } from "./workers.ts";

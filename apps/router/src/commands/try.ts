@@ -3,10 +3,12 @@ import {
   EspalierError,
   errorCatalogue,
   isLoopback,
+  layOutTable,
   renderErrorDocs,
   systemClock,
   systemRandom,
   systemScheduler,
+  wrapText,
 } from "@espalier/core";
 import type { RouterStatus } from "@espalier/server";
 import { type Answer, createLoadClient } from "@espalier/simulator";
@@ -14,10 +16,9 @@ import { shippedModelFolder } from "@espalier/tokenizer";
 import type { Command } from "commander";
 import { type AdminOptions, addAdminOptions, askAdmin, askStatus } from "../cli/admin-client.ts";
 import { collect, readEndpointUrl } from "../cli/read-flags.ts";
-import { writeJson, writeNote, writeResult } from "../output.ts";
+import { groupDigits, writeJson, writeNote, writeResult } from "../output.ts";
 import { withLocalFleet } from "../processes/start-routers.ts";
 import { abortOnSignal } from "../signals.ts";
-import { groupDigits, layOutTable, wrapText } from "../terminal-layout.ts";
 import { addCommand } from "./command-list.ts";
 
 interface TryFlags extends AdminOptions {

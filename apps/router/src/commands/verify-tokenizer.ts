@@ -1,5 +1,4 @@
-import type { HttpClient } from "@espalier/core";
-import { formatTable } from "@espalier/simulator";
+import { type HttpClient, layOutTable } from "@espalier/core";
 import { loadTokenizerFiles, type VerifyRow } from "@espalier/tokenizer";
 import type { Command } from "commander";
 import { withHttpClient } from "../cli/admin-client.ts";
@@ -56,7 +55,7 @@ function describe(rows: readonly VerifyRow[], different: readonly VerifyRow[], h
   const compared = `${rows.length - different.length} of ${rows.length} prompts have the same tokens`;
   const template = hasTemplate ? "" : "\nthe model's files have no chat template: chats were not compared";
   if (different.length === 0) return compared + template;
-  const table = formatTable(different.slice(0, listedRows), [
+  const table = layOutTable(different.slice(0, listedRows), [
     { header: "prompt", value: (row) => row.case },
     { header: "first difference at", value: (row) => row.firstDifference?.at },
     { header: "ours", value: (row) => row.firstDifference?.ours },

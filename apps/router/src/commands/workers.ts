@@ -1,10 +1,9 @@
+import { layOutTable, type TableColumn } from "@espalier/core";
 import type { Worker } from "@espalier/server";
-import type { TableColumn } from "@espalier/simulator";
 import type { Command } from "commander";
 import { type AdminOptions, addAdminOptions, askAdmin, askWorkers } from "../cli/admin-client.ts";
 import { collect, readName, UsageError } from "../cli/read-flags.ts";
-import { writeJson, writeResult } from "../output.ts";
-import { layOutTable, percentOf } from "../terminal-layout.ts";
+import { percentOf, writeJson, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
 
 const columns: readonly TableColumn<Worker>[] = [

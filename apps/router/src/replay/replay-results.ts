@@ -1,6 +1,6 @@
-import type { Answer } from "@espalier/simulator";
-import { formatTable, type ReplayRow, type RequestResult, type RunLabels, type TableColumn } from "@espalier/simulator";
-import { percentOf } from "../terminal-layout.ts";
+import { layOutTable, type TableColumn } from "@espalier/core";
+import type { Answer, ReplayRow, RequestResult, RunLabels } from "@espalier/simulator";
+import { percentOf } from "../output.ts";
 
 const seconds = (header: string, key: Exclude<keyof ReplayRow, "kv_events" | "by_class">): TableColumn<ReplayRow> => ({
   header,
@@ -35,7 +35,7 @@ export function eventsNote({ kv_events: events }: RunLabels): string {
 
 /** The rows of a replay for people. */
 export function renderResults(rows: readonly ReplayRow[]): string {
-  return formatTable(rows, columns);
+  return layOutTable(rows, columns);
 }
 
 /** What became of a request, by its answer. */

@@ -1,9 +1,9 @@
 import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { layOutTable } from "@espalier/core";
 import {
   comparedFigures,
   comparePolicies,
-  formatTable,
   type PolicyComparison,
   scenario,
   type WorstRatio,
@@ -78,7 +78,7 @@ function writeWorstCaseTable({ rows, isPartial }: PolicyComparison): void {
   const keyOf = ({ policy, routers }: WorstRatio): string => `${policy} ${routers}`;
   const lines = [...new Set(rows.map(keyOf))].map((key) => rows.filter((row) => keyOf(row) === key));
   writeResult(
-    formatTable(lines, [
+    layOutTable(lines, [
       { header: "policy", value: ([first]) => first?.policy },
       { header: "routers", value: ([first]) => first?.routers },
       { header: "worst", value: (line) => worstOf(line)?.worst_ratio.toFixed(2) },

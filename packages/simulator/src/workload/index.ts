@@ -5,7 +5,6 @@
 export { jitterArrivals, mooncakeStepMs, poissonArrivals } from "./arrivals.ts";
 export { infiniteCacheBound } from "./block-chains.ts";
 export { type ChatSession, type ChatSessionsOptions, chatSessions } from "./chat-sessions.ts";
-export { formatTable, type TableColumn } from "./format-table.ts";
 export {
   maxLineBytes,
   maxTraceRequests,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { formatTable, infiniteCacheBound } from "../../src/workload/index.ts";
+import { infiniteCacheBound } from "../../src/workload/index.ts";
 import { traceRequest } from "./helpers.ts";
 
 describe("infinite cache", () => {
@@ -35,41 +35,5 @@ describe("infinite cache", () => {
   test("the block size is the trace's", () => {
     const small = traceRequest({ blockIds: [1, 2, 3], inputTokens: 40, blockTokens: 16 });
     expect(infiniteCacheBound([small, small])).toBeCloseTo(32 / 80);
-  });
-});
-
-describe("tables", () => {
-  interface Row {
-    readonly policy: string;
-    readonly ttft?: number;
-    readonly errors: number;
-  }
-  const columns = [
-    { header: "policy", value: (row: Row) => row.policy },
-    { header: "ttft (s)", value: (row: Row) => row.ttft, digits: 3 },
-    { header: "errors", value: (row: Row) => row.errors },
-  ];
-
-  test("texts to the left, numbers to the right, a dash for what is absent", () => {
-    const rows = [
-      { policy: "round_robin", ttft: 12.34567, errors: 0 },
-      { policy: "random", errors: 1_234_567 },
-    ];
-    expect(formatTable(rows, columns)).toBe(
-      ["policy       ttft (s)   errors", "round_robin    12.346        0", "random              -  1234567", ""].join(
-        "\n",
-      ),
-    );
-  });
-
-  test("no line ends in spaces, and values that are no numbers show as absent", () => {
-    const last = [{ header: "a long header", value: () => "x" }];
-    expect(formatTable([0], last)).toBe("a long header\nx\n");
-    const odd = [{ header: "n", value: (value: number) => value }];
-    expect(formatTable([Number.NaN, 2, Number.POSITIVE_INFINITY], odd)).toBe("n\n-\n2\n-\n");
-  });
-
-  test("without rows there is the header alone", () => {
-    expect(formatTable([], columns)).toBe("policy  ttft (s)  errors\n");
   });
 });

@@ -1,13 +1,8 @@
 /** The pieces together, as a driver uses them: chats in virtual time against an engine that answers at a fixed rate. */
+import { layOutTable } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import {
-  type ChatMessage,
-  chatSessions,
-  formatTable,
-  type RequestResult,
-  summarize,
-} from "../../src/workload/index.ts";
+import { type ChatMessage, chatSessions, type RequestResult, summarize } from "../../src/workload/index.ts";
 
 const options = {
   users: 5,
@@ -77,7 +72,7 @@ test("prompts grow by the answer and the next message, and only the first turn i
   expect(row.ttft_mean_s).toBeCloseTo((500 + 3 * 150) * 0.25 * 0.02);
   expect(row.cached_share).toBeCloseTo((750 + 1_150 + 1_550) / (500 + 900 + 1_300 + 1_700));
   expect(row.followup_cached_share).toBeCloseTo((750 + 1_150 + 1_550) / (900 + 1_300 + 1_700));
-  const table = formatTable(
+  const table = layOutTable(
     [row],
     [
       { header: "policy", value: (one) => one.policy },

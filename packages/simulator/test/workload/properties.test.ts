@@ -5,7 +5,6 @@ import { randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import {
-  formatTable,
   infiniteCacheBound,
   jitterArrivals,
   percentile,
@@ -236,27 +235,4 @@ describe("summaries", () => {
       }),
     );
   });
-});
-
-test("every number of a table ends where its header ends", () => {
-  const rows = fc.array(
-    fc.record({ name: fc.stringMatching(/^[a-z]{1,12}$/), value: fc.float({ noNaN: true, min: -1e6, max: 1e6 }) }),
-    {
-      minLength: 1,
-      maxLength: 8,
-    },
-  );
-  fc.assert(
-    fc.property(rows, fc.integer({ min: 0, max: 3 }), (list, digits) => {
-      const lines = formatTable(list, [
-        { header: "name", value: (row) => row.name },
-        { header: "value (s)", value: (row) => row.value, digits },
-      ]).split("\n");
-      expect(lines.pop()).toBe("");
-      expect(new Set(lines.map((line) => line.length)).size).toBe(1);
-      for (const [i, { name, value }] of list.entries()) {
-        expect(lines[i + 1]!.split(/\s+/)).toEqual([name, value.toFixed(digits)]);
-      }
-    }),
-  );
 });

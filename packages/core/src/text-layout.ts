@@ -1,4 +1,11 @@
-import type { TableColumn } from "@espalier/simulator";
+export interface TableColumn<Row> {
+  /** Includes the unit, for example `ttft p50 (s)`. */
+  readonly header: string;
+  /** Undefined when the row has no such value. */
+  value(row: Row): string | number | undefined;
+  /** Digits after the point of a number, 0 by default. */
+  readonly digits?: number;
+}
 
 /** Layout of text by width. */
 export interface TextOutput {
@@ -188,10 +195,3 @@ export function layOutHelpItem(term: string, termColumns: number, description: s
   if (term.length > column) return [`${lead}${term}`, ...body].join("\n");
   return [`${lead}${term.padEnd(column)}${" ".repeat(gap)}${lines[0] ?? ""}`, ...body.slice(1)].join("\n");
 }
-
-/** A share as a percentage, for a column of a table. */
-export const percentOf = (share: number | null | undefined): number | undefined =>
-  share === null || share === undefined ? undefined : share * 100;
-
-/** A whole number with commas between its thousands. */
-export const groupDigits = (count: number): string => count.toLocaleString("en");

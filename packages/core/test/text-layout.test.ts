@@ -1,5 +1,6 @@
+import fc from "fast-check";
 import { expect, test } from "vitest";
-import { layOutHelpItem, layOutTable, lineWidth, wrapText } from "../src/terminal-layout.ts";
+import { layOutHelpItem, layOutTable, lineWidth, wrapText } from "../src/text-layout.ts";
 
 const widthOf = (text: string): number => Math.max(...text.split("\n").map((line) => line.length));
 
@@ -113,4 +114,30 @@ test("in help a flag has its column, and a long one its line", () => {
     ["  --a-very-long-flag-indeed <value>", "                              What."].join("\n"),
   );
   expect(layOutHelpItem("--flag", 6, "", 60)).toBe("  --flag");
+});
+
+test("values that are no numbers show as absent, and no line ends in spaces", () => {
+  const odd = [{ header: "n", value: (value: number) => value }];
+  expect(layOutTable([Number.NaN, 2, Number.POSITIVE_INFINITY], odd)).toBe("n\n-\n2\n-\n");
+  expect(layOutTable([0], [{ header: "a long header", value: () => "x" }])).toBe("a long header\nx\n");
+});
+
+test("every number of a table ends where its header ends", () => {
+  const rows = fc.array(
+    fc.record({ name: fc.stringMatching(/^[a-z]{1,12}$/), value: fc.float({ noNaN: true, min: -1e6, max: 1e6 }) }),
+    { minLength: 1, maxLength: 8 },
+  );
+  fc.assert(
+    fc.property(rows, fc.integer({ min: 0, max: 3 }), (list, digits) => {
+      const lines = layOutTable(list, [
+        { header: "name", value: (row) => row.name },
+        { header: "value (s)", value: (row) => row.value, digits },
+      ]).split("\n");
+      expect(lines.pop()).toBe("");
+      expect(new Set(lines.map((line) => line.length)).size).toBe(1);
+      for (const [i, { name, value }] of list.entries()) {
+        expect(lines[i + 1]!.split(/\s+/)).toEqual([name, value.toFixed(digits)]);
+      }
+    }),
+  );
 });

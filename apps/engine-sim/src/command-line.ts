@@ -1,9 +1,10 @@
 import { parseArgs } from "node:util";
+import { layOutHelpItem } from "@espalier/core";
 import { type EngineParameters, enginePresets, presetNames } from "@espalier/engine-model";
 import { behaviours } from "./behaviours.ts";
 import {
   cpuWriteNames,
-  defaultPreset,
+  defaults,
   dialectNames,
   type EngineSimOptions,
   engineRoles,
@@ -32,84 +33,146 @@ type Target =
   | `transfer.poolEvents.${keyof KvEventOptions}`
   | `p2p.${keyof P2pOptions}`;
 
-/** @throws RangeError that names the flag */
-type Read = (text: string, flag: string) => unknown;
-
-const text: Read = (value) => value;
-
-const number: Read = (value, flag) => {
-  if (value.trim() !== "" && Number.isFinite(Number(value))) return Number(value);
-  throw new RangeError(`--${flag} is a number, not "${value}"`);
+/** Values of which there are several: by what stands for them in a flag, where that does not name them itself, as `on|off` does. */
+const choices: Readonly<Record<string, readonly string[]>> = {
+  PRESET: presetNames,
+  WHAT: cpuWriteNames,
+  DIALECT: dialectNames,
+  PROTOCOL: transferProtocols,
+  ROLE: engineRoles,
 };
 
-const oneOf =
-  (names: readonly string[]): Read =>
-  (value, flag) => {
-    if (names.includes(value)) return value;
-    const choices = names.length === 2 ? names.join(" or ") : `one of ${names.join(", ")}`;
-    throw new RangeError(`--${flag} is ${choices}, not "${value}"`);
-  };
+/** An option's default as text; undefined where others decide, or nothing does. */
+function shownDefault(target: Target): string | undefined {
+  let value: unknown = defaults;
+  for (const key of target.split(".")) value = (value as Readonly<Record<string, unknown>> | undefined)?.[key];
+  if (typeof value === "boolean") return value ? "on" : "off";
+  if (typeof value === "number") return value < 1e9 ? String(value) : value.toExponential().replace("+", "");
+  return value === "" ? "empty" : typeof value === "string" ? value : undefined;
+}
 
-/** Flags with a value. */
-const valued = {
-  engines: ["engines", number],
-  host: ["host", text],
-  port: ["port", number],
-  preset: ["preset", oneOf(presetNames)],
-  blocks: ["parameters.blockCount", number],
-  "block-size": ["parameters.blockSize", number],
-  "max-running": ["parameters.maxRunning", number],
-  "max-batched-tokens": ["parameters.maxBatchedTokens", number],
-  speed: ["speed", number],
-  flavour: ["parameters.flavour", oneOf(["vllm", "sglang"])],
-  seed: ["seed", number],
-  "natural-length-mean": ["naturalLengthMean", number],
-  "api-key": ["apiKey", text],
-  tokenizer: ["tokenizer", text],
-  "lora-slots": ["parameters.adapterSlots", number],
-  "lora-load-ms": ["parameters.adapterLoadMs", number],
-  "cpu-blocks": ["parameters.cpuBlocks", number],
-  "cpu-load-ms": ["parameters.cpuLoadMsPerBlock", number],
-  "cpu-writes": ["parameters.cpuWrites", oneOf(cpuWriteNames)],
-  "kv-events": ["kvEvents.dialect", oneOf(dialectNames)],
-  "kv-events-port": ["kvEvents.port", number],
-  "kv-events-replay": ["kvEvents.replay", (value, flag) => oneOf(["on", "off"])(value, flag) === "on"],
-  "kv-events-buffer": ["kvEvents.bufferSteps", number],
-  "kv-events-topic": ["kvEvents.topic", text],
-  "kv-transfer": ["transfer.protocol", oneOf(transferProtocols)],
-  role: ["transfer.role", oneOf(engineRoles)],
-  "kv-transfer-port": ["transfer.port", number],
-  "kv-transfer-bytes-per-token": ["transfer.bytesPerToken", number],
-  "kv-transfer-bytes-per-second": ["transfer.linkBytesPerSecond", number],
-  "kv-transfer-setup-ms": ["transfer.setupMs", number],
-  "kv-transfer-timeout-ms": ["transfer.timeoutMs", number],
-  "kv-transfer-failure": ["transfer.onFailure", oneOf(loadFailurePolicies)],
-  "kv-storage": ["transfer.storageUrl", text],
-  "kv-pool-events": ["transfer.poolEvents.dialect", oneOf(dialectNames)],
-  "kv-pool-events-port": ["transfer.poolEvents.port", number],
-  "p2p-port": ["p2p.port", number],
-  "p2p-bytes-per-token": ["p2p.bytesPerToken", number],
-  "p2p-bytes-per-second": ["p2p.bytesPerSecond", number],
-  "p2p-pair-bytes-per-second": ["p2p.pairBytesPerSecond", number],
-  "p2p-latency-ms": ["p2p.latencyMs", number],
-  "p2p-transfers": ["p2p.maxTransfers", number],
-  "p2p-queue": ["p2p.maxQueued", number],
-  "p2p-timeout-ms": ["p2p.timeoutMs", number],
-} as const satisfies Readonly<Record<string, readonly [sets: Target, read: Read]>>;
+/**
+ * Every flag with what it takes, the option that it sets, and what that is, by the headings of `--help`. `N` is a number, `NAME...` may
+ * be repeated. The program itself takes what sets no option.
+ */
+const groups: Readonly<Record<string, Readonly<Record<string, readonly [sets: Target | undefined, help: string]>>>> = {
+  Where: {
+    "--engines N": ["engines", "engines in this process, each on its own port"],
+    "--host ADDRESS": ["host", "address to listen on"],
+    "--port N": ["port", "port of the first engine, counting up; 0 for free ports"],
+  },
+  What: {
+    "--preset PRESET": ["preset", "parameters of a real engine, see below"],
+    "--model NAME...": ["models", `served name of the model; may be repeated (${defaults.models[0]})`],
+    "--flavour vllm|sglang": ["parameters.flavour", "whose cache and HTTP interface (that of the preset)"],
+    "--blocks N": ["parameters.blockCount", "KV blocks (those of the preset)"],
+    "--block-size N": ["parameters.blockSize", "tokens per block (those of the preset)"],
+    "--cpu-blocks N": ["parameters.cpuBlocks", "blocks of CPU memory (0, or those of the preset)"],
+    "--cpu-load-ms N": ["parameters.cpuLoadMsPerBlock", "engine time to load one of them back to KV memory (0)"],
+    "--cpu-writes WHAT": [
+      "parameters.cpuWrites",
+      "what goes there: evicted blocks, or, once computed, prompt blocks or all (evicted, or that of the preset; prompt with --p2p)",
+    ],
+    "--max-running N": ["parameters.maxRunning", "most running sequences (those of the preset)"],
+    "--max-batched-tokens N": ["parameters.maxBatchedTokens", "tokens per step (those of the preset)"],
+    "--natural-length-mean N": [
+      "naturalLengthMean",
+      "mean tokens of an answer without a limit; 0 to always reach the limit",
+    ],
+    "--api-key K": ["apiKey", "requires Authorization: Bearer K"],
+    "--tokenizer DIR": [
+      "tokenizer",
+      `folder of a model with tokenizer and chat template, or ${shippedModelName}; without it a token is four bytes`,
+    ],
+    "--lora NAME...": ["adapters", "LoRA adapter of the model, served under its name; may be repeated"],
+    "--lora-slots N": ["parameters.adapterSlots", "adapters loaded, and in use by running requests, at once (all)"],
+    "--lora-load-ms N": ["parameters.adapterLoadMs", "engine time to load one, while all requests wait (0)"],
+  },
+  "KV events": {
+    "--kv-events DIALECT": [
+      "kvEvents.dialect",
+      `publishes them over ZMQ in this encoding: auto (that of the flavour), ${dialectNames.slice(1).join(", ")}`,
+    ],
+    "--kv-events-port N": [
+      "kvEvents.port",
+      "port of the first engine's events, its replay on the next one, the other engines two ports on; 0 for free ports",
+    ],
+    "--kv-events-replay on|off": ["kvEvents.replay", "whether messages can be replayed"],
+    "--kv-events-buffer N": ["kvEvents.bufferSteps", "messages kept for replay"],
+    "--kv-events-topic TOPIC": ["kvEvents.topic", "first frame of every message"],
+    "--self-describing-kv-events": [
+      "selfDescribingKvEvents",
+      "events of vLLM's CPU memory have tokens, like those of KV memory",
+    ],
+  },
+  "Disaggregated prefill and decode": {
+    "--kv-transfer PROTOCOL": [
+      "transfer.protocol",
+      `protocol that transfers KV blocks: ${transferProtocols.join(", ")}`,
+    ],
+    "--role ROLE": ["transfer.role", "role of these engines: prefill, decode or both"],
+    "--kv-transfer-port N": [
+      "transfer.port",
+      "side channel of the first engine, and its bootstrap server, counting up; 0 for free ports",
+    ],
+    "--kv-transfer-bytes-per-token N": ["transfer.bytesPerToken", "bytes of KV per token (those of the preset)"],
+    "--kv-transfer-bytes-per-second N": ["transfer.linkBytesPerSecond", "bandwidth between engines"],
+    "--kv-transfer-setup-ms N": ["transfer.setupMs", "engine time before the first byte"],
+    "--kv-transfer-timeout-ms N": [
+      "transfer.timeoutMs",
+      "real time until unfetched blocks and waiting engines give up",
+    ],
+    [`--kv-transfer-failure ${loadFailurePolicies.join("|")}`]: [
+      "transfer.onFailure",
+      "reaction of vLLM to blocks that do not arrive",
+    ],
+    "--kv-storage URL": [
+      "transfer.storageUrl",
+      "side channel of the engine with the blocks of shared-storage (the first one here)",
+    ],
+    "--kv-pool-events DIALECT": [
+      "transfer.poolEvents.dialect",
+      "publishes the blocks of shared-storage over ZMQ, like a separate pool",
+    ],
+    "--kv-pool-events-port N": [
+      "transfer.poolEvents.port",
+      "port of these events, their replay on the next one; 0 for free ports",
+    ],
+  },
+  "Pull from other engines' CPU memory": {
+    "--p2p": ["p2p", "requests may name a source (kv_transfer_params.remote_kv_source); needs CPU memory"],
+    "--p2p-port N": ["p2p.port", "side channel of the first engine, counting up; 0 for free ports"],
+    "--p2p-bytes-per-token N": ["p2p.bytesPerToken", "bytes of KV per token (those of the preset)"],
+    "--p2p-bytes-per-second N": ["p2p.bytesPerSecond", "what an engine sends in all, unless the preset says it"],
+    "--p2p-pair-bytes-per-second N": [
+      "p2p.pairBytesPerSecond",
+      "what it sends to one engine, unless the preset says it",
+    ],
+    "--p2p-latency-ms N": ["p2p.latencyMs", "engine time before the first byte, unless the preset says it"],
+    "--p2p-transfers N": ["p2p.maxTransfers", "transfers of an engine at once; others wait"],
+    "--p2p-queue N": ["p2p.maxQueued", "pulls that wait at an engine; others get nothing"],
+    "--p2p-timeout-ms N": ["p2p.timeoutMs", "real time until a pull is given up"],
+  },
+  Whose: {
+    "--behaviour NAME...": [
+      "behaviours",
+      "a behaviour of a real release, or a release for all of its own; may be repeated",
+    ],
+  },
+  How: {
+    "--speed X": ["speed", "engine time per real time"],
+    "--seed N": ["seed", "seed of hashes and random faults"],
+    "--json": [undefined, "print one JSON object with the URLs"],
+    "-h, --help": [undefined, "print this"],
+  },
+};
 
-type Valued = keyof typeof valued;
-const valuedFlags = Object.keys(valued) as readonly Valued[];
-
-const flags = {
-  ...(Object.fromEntries(valuedFlags.map((flag) => [flag, { type: "string" }])) as Record<Valued, { type: "string" }>),
-  model: { type: "string", multiple: true },
-  lora: { type: "string", multiple: true },
-  behaviour: { type: "string", multiple: true },
-  "self-describing-kv-events": { type: "boolean" },
-  p2p: { type: "boolean" },
-  json: { type: "boolean" },
-  help: { type: "boolean", short: "h" },
-} as const;
+const flags = Object.values(groups).flatMap((group) =>
+  Object.entries(group).map(([term, [sets]]) => {
+    const [, short, name = "", takes = ""] = /^(?:-(\w), )?--(\S+) ?(.*)$/.exec(term) ?? [];
+    return { short, name, takes, sets };
+  }),
+);
 
 /** Flags that others need, by the beginnings of what these set. */
 const needed = {
@@ -125,32 +188,38 @@ const needed = {
  * @throws Error with a one-line message that names the wrong flag
  */
 export function parseCommandLine(args: readonly string[]): Command {
-  const { values } = parseArgs({ args: [...args], options: flags, strict: true, allowPositionals: false });
-  const {
-    model,
-    lora,
-    behaviour,
-    p2p,
-    json = false,
-    help = false,
-    "self-describing-kv-events": areSelfDescribing,
-  } = values;
-  const options: Record<string, unknown> = { parameters: {}, ...(p2p && { p2p: {} }) };
-  for (const flag of valuedFlags) {
-    const [target, read] = valued[flag];
-    const written = values[flag];
-    if (written === undefined) continue;
+  const known = flags.map(({ name, short, takes }) => {
+    const type = takes === "" ? ("boolean" as const) : ("string" as const);
+    return [name, { type, multiple: takes.endsWith("..."), ...(short && { short }) }] as const;
+  });
+  const { values } = parseArgs({ args: [...args], options: Object.fromEntries(known), strict: true });
+  const options: Record<string, unknown> = { parameters: {} };
+  for (const { name, takes, sets } of flags) {
+    const written = values[name];
+    if (written === undefined || sets === undefined) continue;
     for (const [beginning, other] of Object.entries(needed)) {
-      if (!target.startsWith(beginning) || flag === other || Object.hasOwn(values, other)) continue;
-      throw new RangeError(`--${flag} needs --${other}`);
+      if (!sets.startsWith(beginning) || name === other || Object.hasOwn(values, other)) continue;
+      throw new RangeError(`--${name} needs --${other}`);
     }
-    setAt(options, target.split("."), read(written, flag));
+    // Without a value it turns a section on.
+    const switched = name === needed["p2p."] ? {} : written;
+    setAt(options, sets.split("."), typeof written === "string" ? read(written, name, takes) : switched);
   }
-  if (model) options.models = model;
-  if (lora) options.adapters = lora;
-  if (behaviour) options.behaviours = behaviour;
-  if (areSelfDescribing) options.selfDescribingKvEvents = true;
-  return { showHelp: help, json, options };
+  return { showHelp: values.help === true, json: values.json === true, options };
+}
+
+/** @throws RangeError that names the flag */
+function read(written: string, flag: string, takes: string): unknown {
+  if (takes === "N" || takes === "X") {
+    if (written.trim() !== "" && Number.isFinite(Number(written))) return Number(written);
+    throw new RangeError(`--${flag} is a number, not "${written}"`);
+  }
+  const names = takes.includes("|") ? takes.split("|") : choices[takes];
+  if (names?.includes(written) === false) {
+    const any = names.length === 2 ? names.join(" or ") : `one of ${names.join(", ")}`;
+    throw new RangeError(`--${flag} is ${any}, not "${written}"`);
+  }
+  return takes === "on|off" ? written === "on" : written;
 }
 
 function setAt(section: Record<string, unknown>, [key = "", ...rest]: readonly string[], value: unknown): void {
@@ -159,89 +228,28 @@ function setAt(section: Record<string, unknown>, [key = "", ...rest]: readonly s
   else section[key] = value;
 }
 
-/** The text of `--help`. */
-export function helpText(): string {
-  const shown = behaviours.map(({ name, summary }) => `  ${name}\n      ${summary}`).join("\n");
-  const presets = presetNames.map((name) => `  ${name.padEnd(19)}${enginePresets[name].description}`).join("\n");
+/** Columns of the longest term that shares its line with what it means. */
+const termColumns = 26;
+
+/** The text of `--help`. @param width in characters */
+export function helpText(width = process.stdout.columns ?? 80): string {
+  const item = (term: string, says: string): string => layOutHelpItem(term, termColumns, says, width);
+  const sections = [
+    ...Object.entries(groups).map(([title, group]) => {
+      const items = Object.entries(group).map(([term, [sets, help]]) => {
+        const usual = sets && shownDefault(sets);
+        return item(term.replace("...", ""), usual === undefined ? help : `${help} (${usual})`);
+      });
+      return [title, ...items];
+    }),
+    ["Presets", ...presetNames.map((name) => item(name, enginePresets[name].description))],
+    ["Behaviours of real releases", ...behaviours.map(({ name, summary }) => item(name, summary))],
+  ];
   return `Usage: espalier-engine-sim [flags]
 
 Simulated LLM engines behind HTTP servers like vLLM's or SGLang's.
 Faults are injected and state is read under /sim/ of each engine.
 
-Where
-  --engines N              engines in this process, each on its own port (1)
-  --host ADDRESS           address to listen on (127.0.0.1)
-  --port P                 port of the first engine, counting up; 0 for free ports (0)
-
-What
-  --preset NAME            parameters of a real engine (${defaultPreset}), see below
-  --model NAME             served name of the model; may be repeated (sim-model)
-  --flavour vllm|sglang    whose cache and HTTP interface (that of the preset)
-  --blocks N               KV blocks
-  --block-size N           tokens per block
-  --cpu-blocks N           blocks of CPU memory (0, or those of the preset)
-  --cpu-load-ms N          engine time to load one of them back to KV memory (0)
-  --cpu-writes WHAT        what goes there: evicted blocks, or, once computed, prompt blocks or all
-                           (evicted, or that of the preset; prompt with --p2p)
-  --max-running N          most running sequences
-  --max-batched-tokens N   tokens per step
-  --natural-length-mean N  mean tokens of an answer without a limit; 0 to always reach the limit (0)
-  --api-key K              requires Authorization: Bearer K
-  --tokenizer DIR          folder of a model with tokenizer and chat template, or ${shippedModelName};
-                           without it a token is four bytes
-  --lora NAME              LoRA adapter of the model, served under its name; may be repeated
-  --lora-slots N           adapters loaded, and in use by running requests, at once (all)
-  --lora-load-ms N         engine time to load one, while all requests wait (0)
-
-KV events
-  --kv-events DIALECT      publishes them over ZMQ in this encoding: auto (that of the flavour),
-                           ${dialectNames.slice(1).join(", ")}
-  --kv-events-port P       port of the first engine's events, its replay on the next one, the other
-                           engines two ports on; 0 for free ports (0)
-  --kv-events-replay on|off  whether messages can be replayed (on)
-  --kv-events-buffer N     messages kept for replay (10000)
-  --kv-events-topic TOPIC  first frame of every message (empty)
-  --self-describing-kv-events  events of vLLM's CPU memory have tokens, like those of KV memory
-
-Disaggregated prefill and decode
-  --kv-transfer PROTOCOL   protocol that transfers KV blocks: ${transferProtocols.slice(0, 3).join(", ")},
-                           ${transferProtocols.slice(3).join(", ")}
-  --role ROLE              role of these engines: prefill, decode or both (both)
-  --kv-transfer-port P     side channel of the first engine, and its bootstrap server, counting up; 0 for free
-                           ports (0)
-  --kv-transfer-bytes-per-token N   bytes of KV per token (those of the preset)
-  --kv-transfer-bytes-per-second N  bandwidth between engines (12.5e9)
-  --kv-transfer-setup-ms N          engine time before the first byte (5)
-  --kv-transfer-timeout-ms N        real time until unfetched blocks and waiting engines give up (480000)
-  --kv-transfer-failure fail|recompute  reaction of vLLM to blocks that do not arrive (fail)
-  --kv-storage URL         side channel of the engine with the blocks of shared-storage (the first one here)
-  --kv-pool-events DIALECT publishes the blocks of shared-storage over ZMQ, like a separate pool
-  --kv-pool-events-port P  port of these events, their replay on the next one; 0 for free ports (0)
-
-Pull from other engines' CPU memory
-  --p2p                    requests may name a source (kv_transfer_params.remote_kv_source); needs CPU memory
-  --p2p-port P             side channel of the first engine, counting up; 0 for free ports (5710)
-  --p2p-bytes-per-token N        bytes of KV per token (those of the preset)
-  --p2p-bytes-per-second N       what an engine sends in all (that of the preset, or 12.5e9)
-  --p2p-pair-bytes-per-second N  what it sends to one engine (that of the preset, or 12.5e9)
-  --p2p-latency-ms N             engine time before the first byte (that of the preset, or 16)
-  --p2p-transfers N              transfers of an engine at once; others wait (32)
-  --p2p-queue N                  pulls that wait at an engine; others get nothing (1024)
-  --p2p-timeout-ms N             real time until a pull is given up (30000)
-
-Whose
-  --behaviour NAME         a behaviour of a real release, or a release for all of its own; may be repeated
-
-How
-  --speed X                engine time per real time (1)
-  --seed N                 seed of hashes and random faults (0)
-  --json                   print one JSON object with the URLs
-  -h, --help               print this
-
-Presets
-${presets}
-
-Behaviours of real releases
-${shown}
+${sections.map((lines) => lines.join("\n")).join("\n\n")}
 `;
 }

@@ -15,25 +15,24 @@ import { type EventDialect, eventDialects } from "@espalier/engine-model/kv-even
 import { type BehaviourName, behavioursNamed } from "./behaviours.ts";
 import { maxAdapters } from "./engine/adapters.ts";
 
-/** Options of simulated engines. */
+/** Options of simulated engines. `defaults` has what they are that nobody sets. */
 export interface EngineSimOptions {
-  /** Number of engines, each on its own port; 1 by default. */
+  /** Number of engines, each on its own port. */
   readonly engines?: number;
-  /** 127.0.0.1 by default. */
   readonly host?: string;
-  /** Port of the first engine, the others count up from it; 0, the default, for any free ports. */
+  /** Port of the first engine, the others count up from it; 0 for any free ports. */
   readonly port?: number;
-  /** Parameters of a real engine; `a10g-7b` by default. */
+  /** Parameters of a real engine. */
   readonly preset?: PresetName;
-  /** Names of the model; `sim-model` by default. */
+  /** Names of the model. */
   readonly models?: readonly string[];
   /** Parameters that differ from the preset. `flavour` also chooses which HTTP interface is imitated. */
   readonly parameters?: Partial<EngineParameters>;
-  /** Engine milliseconds per real millisecond; 1 by default. */
+  /** Engine milliseconds per real millisecond. */
   readonly speed?: number;
-  /** Seed of hashes and random faults; 0 by default. */
+  /** Seed of hashes and random faults. */
   readonly seed?: number;
-  /** Mean tokens of an answer without a limit; 0, the default, for answers that reach their limit. */
+  /** Mean tokens of an answer without a limit; 0 for answers that reach their limit. */
   readonly naturalLengthMean?: number;
   /** The expected `Authorization: Bearer`; none by default. */
   readonly apiKey?: string;
@@ -64,32 +63,32 @@ export interface EngineSimOptions {
 export interface KvEventOptions {
   /** Encoding of the events; `auto` for that of the newest engine of the flavour. */
   readonly dialect: EventDialect | "auto";
-  /** Port of the first engine's events, its replay on the next one, the other engines two ports on; 0, the default, for any free ports. */
+  /** Port of the first engine's events, its replay on the next one, the other engines two ports on; 0 for any free ports. */
   readonly port?: number;
-  /** Whether messages can be replayed; true by default. */
+  /** Whether messages can be replayed. */
   readonly replay?: boolean;
-  /** Messages kept for replay; 10,000 by default, as in vLLM. */
+  /** Messages kept for replay. */
   readonly bufferSteps?: number;
-  /** First frame of every message; empty by default, as in vLLM. */
+  /** First frame of every message. */
   readonly topic?: string;
 }
 
 /** Options of the transfer of KV blocks between engines. */
 export interface TransferOptions {
   readonly protocol: TransferProtocol;
-  /** `both` by default. SGLang and P2P-NCCL know no such engines. */
+  /** SGLang and P2P-NCCL know no engines that do both. */
   readonly role?: EngineRole;
-  /** Side channel of the first engine, the others count up from it; 0, the default, for any free ports. */
+  /** Side channel of the first engine, the others count up from it; 0 for any free ports. */
   readonly port?: number;
   /** Bytes of KV per token; those of the preset by default. */
   readonly bytesPerToken?: number;
-  /** Bandwidth of the link between engines; 12.5e9 by default, 100 Gbit/s. */
+  /** Bandwidth of the link between engines. */
   readonly linkBytesPerSecond?: number;
-  /** Engine time before the first byte of a transfer; 5 by default. */
+  /** Engine time before the first byte of a transfer. */
   readonly setupMs?: number;
-  /** Real time that blocks wait to be fetched, and engines wait for each other; 480,000 by default. */
+  /** Real time that blocks wait to be fetched, and engines wait for each other. */
   readonly timeoutMs?: number;
-  /** For vLLM's protocols; `fail` by default, as there. */
+  /** For vLLM's protocols. */
   readonly onFailure?: LoadFailurePolicy;
   /** Side channel of an engine that keeps the blocks of `shared-storage`; by default the first one of this process. */
   readonly storageUrl?: string;
@@ -102,21 +101,21 @@ export interface TransferOptions {
 
 /** Options of the pull of blocks from other engines' CPU memory. */
 export interface P2pOptions {
-  /** Side channel of the first engine, the others count up from it; 5710 by default, as in vLLM; 0 for any free ports. */
+  /** Side channel of the first engine, the others count up from it; 0 for any free ports. */
   readonly port?: number;
   /** Bytes of KV per token; those of the preset by default. */
   readonly bytesPerToken?: number;
-  /** What an engine sends in all; that of the preset, or 12.5e9, 100 Gbit/s. */
+  /** What an engine sends in all, unless the preset says it. */
   readonly bytesPerSecond?: number;
-  /** What it sends to one other engine; that of the preset, or 12.5e9. */
+  /** What it sends to one other engine, unless the preset says it. */
   readonly pairBytesPerSecond?: number;
-  /** Engine time before the first byte; that of the preset, or 16. */
+  /** Engine time before the first byte, unless the preset says it. */
   readonly latencyMs?: number;
-  /** Transfers of an engine at once; 32 by default. */
+  /** Transfers of an engine at once. */
   readonly maxTransfers?: number;
-  /** Pulls that wait at an engine; 1,024 by default. */
+  /** Pulls that wait at an engine. */
   readonly maxQueued?: number;
-  /** Real time after which a pull is given up; 30,000 by default. */
+  /** Real time after which a pull is given up. */
   readonly timeoutMs?: number;
 }
 
@@ -187,23 +186,59 @@ export interface ResolvedP2p {
   readonly timeoutMs: number;
 }
 
+/** As in vLLM. */
+const kvEventDefaults = { port: 0, replay: true, bufferSteps: 10_000, topic: "" } as const;
+
+/** 100 Gbit/s. */
+const linkBytesPerSecond = 12.5e9;
+
+/** What options are that nobody sets, where neither a preset nor another option decides. */
+export const defaults = {
+  engines: 1,
+  host: "127.0.0.1",
+  port: 0,
+  preset: "a10g-7b",
+  models: ["sim-model"],
+  speed: 1,
+  seed: 0,
+  naturalLengthMean: 0,
+  kvEvents: kvEventDefaults,
+  transfer: {
+    role: "both",
+    port: 0,
+    linkBytesPerSecond,
+    setupMs: 5,
+    /** vLLM's timeout of blocks that are not fetched (`VLLM_NIXL_ABORT_REQUEST_TIMEOUT`). */
+    timeoutMs: 480_000,
+    onFailure: "fail",
+    poolEvents: kvEventDefaults,
+  },
+  p2p: {
+    /** vLLM's `VLLM_P2P_SIDE_CHANNEL_PORT`. */
+    port: 5_710,
+    bytesPerSecond: linkBytesPerSecond,
+    pairBytesPerSecond: linkBytesPerSecond,
+    latencyMs: 16,
+    maxTransfers: defaultMaxTransfers,
+    maxQueued: defaultMaxQueued,
+    timeoutMs: 30_000,
+  },
+} as const;
+
 /** Engines of one process. */
 const maxEngines = 256;
-export const defaultPreset: PresetName = "a10g-7b";
-const defaultModel = "sim-model";
-const defaultHost = "127.0.0.1";
 
 /** @throws RangeError naming the invalid option */
 export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
-  const { engines = 1, port = 0, preset = defaultPreset, speed = 1, seed = 0, naturalLengthMean = 0 } = options;
+  const { engines, host, port, preset, speed, seed, naturalLengthMean } = { ...defaults, ...options };
   checkWhole("engines", engines, 1, maxEngines);
   checkPorts({ flag: "port", of: "the engines", port, count: engines });
   check(presetNames.includes(preset), `preset must be one of ${presetNames.join(", ")}`);
   check(Number.isFinite(speed) && speed > 0, "speed must be a number above 0");
   check(Number.isSafeInteger(seed), "seed must be a whole number");
   checkFromZero("natural-length-mean", naturalLengthMean);
-  const [model = defaultModel, ...aliases] = options.models ?? [];
-  const { adapters = [], host = defaultHost } = options;
+  const [model = defaults.models[0], ...aliases] = options.models ?? [];
+  const { adapters = [] } = options;
   const names = [model, ...aliases, ...adapters];
   check(!names.includes(""), "model and lora must not be empty");
   check(adapters.length <= maxAdapters, `at most ${maxAdapters} times lora`);
@@ -246,7 +281,6 @@ export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
 
 /** Ports that one engine takes: events and replay. */
 export const portsPerEngine = 2;
-const defaultBufferSteps = 10_000;
 const maxBufferSteps = 1_000_000;
 
 interface WithPreset {
@@ -264,7 +298,7 @@ interface EngineDefaults {
 /** @throws RangeError naming the invalid option */
 function resolveKvEvents(options: KvEventOptions, facts: EngineDefaults): ResolvedKvEvents {
   const { flavour, engines, host, flag = "kv-events" } = facts;
-  const { dialect, port = 0, replay = true, bufferSteps = defaultBufferSteps, topic = "" } = options;
+  const { dialect, port, replay, bufferSteps, topic } = { ...kvEventDefaults, ...options };
   check(dialectNames.includes(dialect), `${flag} must be one of ${dialectNames.join(", ")}`);
   checkPorts({ flag: `${flag}-port`, of: flag, port, count: portsPerEngine * engines });
   check(
@@ -277,16 +311,14 @@ function resolveKvEvents(options: KvEventOptions, facts: EngineDefaults): Resolv
   return { dialect: dialect === "auto" ? ownDialect : dialect, port, replay, bufferSteps, topic, host: address };
 }
 
-/** vLLM's timeout of blocks that are not fetched (`VLLM_NIXL_ABORT_REQUEST_TIMEOUT`). */
-const defaultTimeoutMs = 480_000;
 const maxTimeoutMs = 86_400_000;
 
 /** @throws RangeError naming the invalid option */
-function resolveTransfer(options: TransferOptions, defaults: EngineDefaults & WithPreset): ResolvedTransfer {
-  const { engines, preset, flavour, host } = defaults;
-  const { protocol, role = "both", port = 0, setupMs = 5, timeoutMs = defaultTimeoutMs, onFailure = "fail" } = options;
-  const { bytesPerToken = enginePresets[preset].kvBytesPerToken, linkBytesPerSecond = 12.5e9, storageUrl } = options;
-  const { poolEvents } = options;
+function resolveTransfer(options: TransferOptions, facts: EngineDefaults & WithPreset): ResolvedTransfer {
+  const { engines, preset, flavour, host } = facts;
+  const { bytesPerToken = enginePresets[preset].kvBytesPerToken, storageUrl, poolEvents } = options;
+  const filled = { ...defaults.transfer, ...options };
+  const { protocol, role, port, linkBytesPerSecond, setupMs, timeoutMs, onFailure } = filled;
   check(transferProtocols.includes(protocol), `kv-transfer must be one of ${transferProtocols.join(", ")}`);
   check(engineRoles.includes(role), `role must be one of ${engineRoles.join(", ")}`);
   check(protocol !== "p2p-nccl" || role !== "both", "p2p-nccl needs the role prefill or decode");
@@ -309,24 +341,13 @@ function resolveTransfer(options: TransferOptions, defaults: EngineDefaults & Wi
   };
 }
 
-/** vLLM's `VLLM_P2P_SIDE_CHANNEL_PORT`. */
-const defaultP2pPort = 5_710;
-
-const defaultPullTimeoutMs = 30_000;
-
 /** @throws RangeError naming the invalid option */
 function resolveP2p(
   options: P2pOptions,
   { engines, preset }: Pick<EngineDefaults, "engines"> & WithPreset,
 ): ResolvedP2p {
-  const { kvBytesPerToken, pull } = enginePresets[preset];
-  const { port = defaultP2pPort, timeoutMs = defaultPullTimeoutMs, ...given } = options;
-  const limits = {
-    ...{ bytesPerToken: kvBytesPerToken, bytesPerSecond: 12.5e9, pairBytesPerSecond: 12.5e9, latencyMs: 16 },
-    ...{ maxTransfers: defaultMaxTransfers, maxQueued: defaultMaxQueued },
-    ...pull,
-    ...given,
-  };
+  const { kvBytesPerToken: bytesPerToken, pull } = enginePresets[preset];
+  const { port, timeoutMs, ...limits } = { bytesPerToken, ...defaults.p2p, ...pull, ...options };
   checkPorts({ flag: "p2p-port", of: "p2p", port, count: engines });
   checkPositive("p2p-bytes-per-token", limits.bytesPerToken);
   checkPositive("p2p-bytes-per-second", limits.bytesPerSecond);

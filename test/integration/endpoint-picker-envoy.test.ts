@@ -305,7 +305,7 @@ describe.skipIf(program === undefined)("endpoint pickers behind the real Envoy",
           logger: silentLogger,
         },
         isReady: () => true,
-        onExchange() {
+        onStream() {
           exchanges++;
           const owner = { head: nothing, piece: nothing, complete: nothing, answered: nothing, ended: nothing };
           return { ...owner, drained: nothing, received: () => true, closed: () => void closed++ };

@@ -81,6 +81,7 @@ export {
   createRetryBudget,
   createRetryMeters,
   type FailureKind,
+  noRetryBudget,
   Retries,
   type RetryBudget,
   type RetryBudgetOptions,

@@ -42,7 +42,7 @@ import { createDecisionFeed, type DescribedDecision } from "./admin/decision-fee
 import { createRecorder } from "./admin/recorder.ts";
 import { type CompiledConfig, sharedSettings, type TracingConfig } from "./config/index.ts";
 import type { RouterDependencies } from "./create-router.ts";
-import { createRelayMetrics, createRequestMetrics } from "./data-plane/request-metrics.ts";
+import { createAttemptMetrics, createRequestMetrics } from "./data-plane/request-metrics.ts";
 import { createResponseFinder, createStoredResponses } from "./data-plane/stored-responses.ts";
 import { createIdentityCheck } from "./extensions/auth.ts";
 import { createHookCalls, createWarn, type Hooks, type Warn } from "./extensions/hooks.ts";
@@ -146,7 +146,7 @@ export function createContext(
       watch: (path, onChange) => watchFile({ path, logger, scheduler }, onChange),
     }),
     split: createSplitParts({ config, clock, http, fleet, meter, ...selectors, notes: mesh?.replica.notes }),
-    relay: createRelayParts(config, proxy, ports),
+    exchange: createExchangeParts(config, proxy, ports),
     adapterLoader: new AdapterLoader({ ...config.models, use: adapterUse, fleet, http, clock, logger, meter }),
     admission: createAdmissionParts({
       ...{ config: config.admission, clock, scheduler, meter },
@@ -234,10 +234,11 @@ function createEngineSide(
 }
 
 /** Shared by all attempts at engines. */
-function createRelayParts({ retry }: CompiledConfig, proxy: EngineProxy, { clock, logger, meter }: Ports) {
+function createExchangeParts({ retry }: CompiledConfig, carrier: EngineProxy, { clock, logger, meter }: Ports) {
   return {
-    ...{ proxy, logger, retryStatuses: new Set([429, ...retry.statuses]) },
-    relayMetrics: createRelayMetrics(meter),
+    ...{ carrier, logger },
+    retryStatuses: new Set([429, ...retry.statuses]),
+    attemptMetrics: createAttemptMetrics(meter),
     retryMeters: createRetryMeters(meter),
     retryBudget: createRetryBudget(clock, retry),
   };

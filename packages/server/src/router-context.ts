@@ -28,7 +28,7 @@ import type { OwnRelease } from "./mesh/fleet-watch.ts";
 import type { MeshParts } from "./mesh/mesh-parts.ts";
 import type { Overflow } from "./overflow/overflow.ts";
 import type { PrefixParts } from "./prefix/prefix-parts.ts";
-import type { RelayParts } from "./request/relay.ts";
+import type { ExchangeParts } from "./request/exchange.ts";
 import type { SplitParts } from "./request/split-parts.ts";
 import type { AdmissionParts } from "./routing/admission-parts.ts";
 import type { Pools } from "./routing/pools.ts";
@@ -47,7 +47,12 @@ export interface RouterContext {
   readonly fleet: Fleet;
   readonly proxy: EngineProxy;
   /** Shared by all attempts at engines. */
-  readonly relay: RelayParts & { readonly retryBudget: RetryBudget; readonly retryMeters: RetryMeters };
+  readonly exchange: ExchangeParts & {
+    /** Statuses after which another engine is tried; 429 is one. */
+    readonly retryStatuses: ReadonlySet<number>;
+    readonly retryBudget: RetryBudget;
+    readonly retryMeters: RetryMeters;
+  };
   readonly pools: Pools;
   /** Undefined without hooks. */
   readonly hooks?: HookCalls | undefined;

@@ -169,6 +169,9 @@ export interface RetryBudget {
   spend(): void;
 }
 
+/** For requests of which no failed attempt is made again at a charge. */
+export const noRetryBudget: RetryBudget = { earn() {}, allows: () => false, spend() {} };
+
 /** A retry budget whose window slides in steps of one second. */
 export function createRetryBudget(clock: Clock, options: RetryBudgetOptions = defaultRetryBudget): RetryBudget {
   const requests = new Float64Array(bucketCount);

@@ -1,6 +1,6 @@
 import type { Target } from "@espalier/engines";
+import type { Engine, Verdict } from "../request/exchange.ts";
 import type { BodyFields, PlannedRequest } from "../request/planned-request.ts";
-import type { Engine, Verdict } from "../request/relay.ts";
 import type { RouterContext } from "../router-context.ts";
 import { adapterCallsOf, adapterFields } from "./adapter-loader.ts";
 

@@ -8,7 +8,7 @@ import type { FastifyRequest } from "fastify";
 import { planInference } from "../data-plane/inference-routes.ts";
 import { type LargeBodies, largeBodyBytes } from "../large-bodies/large-bodies.ts";
 import { OverflowBackend } from "../overflow/overflow.ts";
-import { overflowReason } from "../overflow/overflow-run.ts";
+import { overflowReason } from "../overflow/overflow-source.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";

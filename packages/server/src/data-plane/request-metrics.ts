@@ -1,21 +1,7 @@
 import { type CounterSeries, counterOf, gaugeOf, type HistogramSeries, type Meter } from "@espalier/core";
 import type { FailureKind } from "@espalier/routing";
+import type { HookAnswer } from "../extensions/hooks.ts";
 import type { RequestOutcome } from "../request/request-outcome.ts";
-
-/** One finished request. Durations in seconds. */
-interface FinishedRequest {
-  readonly endpoint: string;
-  /** The served model; "" when the request failed before it was known. */
-  readonly model: string;
-  readonly status: number;
-  readonly outcome: RequestOutcome;
-  readonly durationS: number;
-  /** From acceptance to the first content of the engine's answer; NaN when none came. */
-  readonly firstByteS: number;
-  readonly promptTokens: number | undefined;
-  readonly completionTokens: number | undefined;
-  readonly cachedTokens: number | undefined;
-}
 
 /** Totals over all finished requests, and how many of them ended in each way. */
 export interface RequestTotals extends Record<RequestOutcome, number> {
@@ -34,7 +20,8 @@ export interface RequestMetrics {
   readonly totals: Readonly<RequestTotals>;
   /** Times to the first byte since it was last cleared. */
   readonly firstBytes: LatencyWindow;
-  finished(request: FinishedRequest): void;
+  /** @param firstByteMs from acceptance to the first content of the engine's answer; NaN when none came */
+  finished(endpoint: string, request: HookAnswer, firstByteMs: number): void;
   decided(policy: string, reason: string): void;
   /** Router time before a request was dispatched, in seconds. */
   overhead(seconds: number): void;
@@ -104,13 +91,15 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
   return {
     totals,
     firstBytes,
-    finished(request) {
-      addTo(totals, request);
-      if (!Number.isNaN(request.firstByteS)) firstBytes.add(request.firstByteS * 1_000);
-      const series = endpointSeries(request.endpoint, request.model, String(request.status), request.outcome);
+    finished(endpoint, request, firstByteMs) {
+      addTo(totals, request, firstByteMs);
+      const series = endpointSeries(endpoint, request.model, String(request.status), request.outcome);
       series.requests.add();
-      series.duration.observe(request.durationS);
-      if (!Number.isNaN(request.firstByteS)) series.firstByte.observe(request.firstByteS);
+      series.duration.observe(request.durationMs / 1_000);
+      if (!Number.isNaN(firstByteMs)) {
+        firstBytes.add(firstByteMs);
+        series.firstByte.observe(firstByteMs / 1_000);
+      }
       if (request.promptTokens === undefined) return;
       const counted = modelSeries(request.model);
       counted.prompt.add(request.promptTokens);
@@ -168,13 +157,12 @@ function createTotals(): RequestTotals {
   };
 }
 
-function addTo(totals: RequestTotals, request: FinishedRequest): void {
-  const { outcome, firstByteS } = request;
+function addTo(totals: RequestTotals, request: HookAnswer, firstByteMs: number): void {
   totals.requests += 1;
-  totals[outcome] += 1;
-  if (!Number.isNaN(firstByteS)) {
+  totals[request.outcome] += 1;
+  if (!Number.isNaN(firstByteMs)) {
     totals.firstBytes += 1;
-    totals.firstByteS += firstByteS;
+    totals.firstByteS += firstByteMs / 1_000;
   }
   totals.promptTokens += request.promptTokens ?? 0;
   totals.cachedTokens += request.cachedTokens ?? 0;
@@ -207,14 +195,14 @@ function branchOf<Branch>(tree: Map<string, Map<string, Branch>>, label: string)
 }
 
 /** Outcomes of attempts at engines. Series are looked up once and cached. */
-export interface RelayMetrics {
+export interface AttemptMetrics {
   readonly answered: CounterSeries;
   readonly failed: Readonly<Record<FailureKind, CounterSeries>>;
   readonly abandoned: CounterSeries;
   readonly responseBytes: (amount?: number) => void;
 }
 
-export function createRelayMetrics(meter: Meter): RelayMetrics {
+export function createAttemptMetrics(meter: Meter): AttemptMetrics {
   const attempts = meter.counter(
     "espalier_proxy_attempts_total",
     "Attempts at an engine by how they ended: answered, failed in some way, or abandoned with the client's request.",

@@ -9,10 +9,10 @@ import { readRequestId } from "../data-plane/request-ids.ts";
 import { planStoredResponse } from "../data-plane/stored-responses.ts";
 import {
   destinationKey,
-  type Exchange,
-  type ExchangeEnd,
-  type ExchangeOwner,
+  type GatewayStream,
   type RequestHead,
+  type StreamEnd,
+  type StreamOwner,
 } from "../grpc/index.ts";
 import { bytesPerToken, countRefusal, engineHead, planForward, withheldHeaders } from "../request/answer-request.ts";
 import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";
@@ -20,12 +20,12 @@ import { beginTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
 import { resolvePool } from "../routing/resolve-pool.ts";
 import { readServiceClass } from "../routing/service-class.ts";
+import { type CarrierParts, GatewayCarrier, isAllowed, withoutDecodeFirst } from "./gateway-carrier.ts";
 import { GatewayResponse } from "./gateway-response.ts";
-import { GatewaySplit, isAllowed, PickedRun, type PickedRunParts } from "./picked-run.ts";
 import type { UnseenAnswers } from "./unseen-answers.ts";
 
 /** Shared by all requests of gateways. */
-export interface GatewayParts extends PickedRunParts {
+export interface GatewayParts extends CarrierParts {
   readonly context: RouterContext;
   /** Requests that gateways wait for. */
   readonly waiting: Set<GatewayRequest>;
@@ -59,7 +59,7 @@ const droppedReasons: Readonly<Record<string, string>> = {
 const droppedHeader = "x-llm-d-request-dropped-reason";
 
 /** One HTTP request of a gateway: what a request of fastify is to the proxy. */
-export class GatewayRequest implements ClientRequest, ExchangeOwner {
+export class GatewayRequest implements ClientRequest, StreamOwner {
   method = "";
   url = "/";
   id = "";
@@ -74,21 +74,21 @@ export class GatewayRequest implements ClientRequest, ExchangeOwner {
   modelName: string | undefined;
   isAnswerSeen = true;
   readonly #parts: GatewayParts;
-  readonly #exchange: Exchange;
+  readonly #stream: GatewayStream;
   readonly #response: GatewayResponse;
   #head: RequestHead | undefined;
   #endpoint: Endpoint | undefined;
   #pieces: BodyPieces | undefined;
-  #run: PickedRun | undefined;
+  #carrier: GatewayCarrier | undefined;
   /** When the gateway must have its answer, on the monotonic clock. */
   #dueMs = Number.POSITIVE_INFINITY;
   #isCounted = false;
   #refusedWith: EspalierError | undefined;
 
-  constructor(parts: GatewayParts, exchange: Exchange) {
+  constructor(parts: GatewayParts, stream: GatewayStream) {
     this.#parts = parts;
-    this.#exchange = exchange;
-    this.#response = new GatewayResponse(exchange, () => this.#refusalHeaders());
+    this.#stream = stream;
+    this.#response = new GatewayResponse(stream, () => this.#refusalHeaders());
   }
 
   head(head: RequestHead): void {
@@ -151,46 +151,46 @@ export class GatewayRequest implements ClientRequest, ExchangeOwner {
   }
 
   answered(status: number, rawHeaders: readonly Buffer[], served: string | undefined): void {
-    this.#run?.gatewayAnswered(status, rawHeaders, served);
+    this.#carrier?.gatewayAnswered(status, rawHeaders, served);
   }
 
   received(chunk: Buffer): boolean {
-    return this.#run?.received(chunk) ?? true;
+    return this.#carrier?.exchange.received(chunk) ?? true;
   }
 
   ended(): void {
     // Where the body is not shown, the answer ends with the exchange.
-    if (this.isAnswerSeen) this.#run?.ended();
+    if (this.isAnswerSeen) this.#carrier?.exchange.ended();
   }
 
   drained(): void {
     this.#response.drained();
   }
 
-  closed(how: ExchangeEnd): void {
+  closed(how: StreamEnd): void {
     const { context, waiting, unseen, meters } = this.#parts;
     waiting.delete(this);
     if (this.#isCounted) context.metrics.inFlight(--context.inFlight.count);
     this.#isCounted = false;
     this.#pieces = undefined;
     releaseBody(context, this);
-    if (how !== "unseen" || !this.#run) {
+    if (how !== "unseen" || !this.#carrier) {
       this.#response.closed();
       return;
     }
     meters.unseen();
-    this.#run.unseen();
-    unseen.add(this.#run);
+    this.#carrier.unseen();
+    unseen.add(this.#carrier);
   }
 
   /** Ends the waiting of the gateway if it is over time. */
   expire(nowMs: number): void {
     if (nowMs < this.#dueMs) return;
-    const isReceiving = this.#run === undefined && this.body === undefined && !this.#exchange.isComplete;
+    const isReceiving = this.#carrier === undefined && this.body === undefined && !this.#stream.isComplete;
     const late = isReceiving
       ? new EspalierError("request_timeout")
       : new EspalierError("deadline_missed", "No engine was chosen within the endpoint picker's `answer-within`.");
-    if (this.#run) this.#run.shed(late);
+    if (this.#carrier) this.#carrier.source.shed(late);
     else this.#refuse(late);
   }
 
@@ -222,27 +222,26 @@ export class GatewayRequest implements ClientRequest, ExchangeOwner {
   }
 
   #start(plan: PlannedRequest, received: Buffer | undefined): void {
-    if (this.#refusedWith || this.#exchange.isOver) {
+    if (this.#refusedWith || this.#stream.isOver) {
       plan.release();
       return;
     }
     const head = this.#head!;
-    if (plan.split) plan.split = new GatewaySplit(plan.split.view, plan.split.edit);
-    this.#run = new PickedRun(
+    if (plan.split) plan.split = withoutDecodeFirst(plan.split);
+    this.#carrier = new GatewayCarrier(
       this.#parts,
       inSubset(plan, head),
       {
         head,
         received,
-        exchange: this.#exchange,
+        stream: this.#stream,
         response: this.#response,
-        requestId: plan.requestId,
         removeHeaders: this.#removedHeaders(plan),
         routed: () => void this.#parts.waiting.delete(this),
       },
       (error) => this.#answerError(error),
     );
-    this.#run.start();
+    this.#carrier.exchange.start();
   }
 
   /** Names of headers that came and that engines must not get. */

@@ -1,4 +1,4 @@
-import type { Exchange } from "../grpc/index.ts";
+import type { GatewayStream } from "../grpc/index.ts";
 import type { ClientResponse } from "../request/response-sink.ts";
 
 /** An answer of our own instead of an engine's. */
@@ -9,11 +9,11 @@ interface Refusal {
 }
 
 /**
- * The client's response, behind a gateway. The head of an engine's answer passes by itself (`Exchange.answerHeaders`), so
+ * The client's response, behind a gateway. The head of an engine's answer passes by itself (`GatewayStream.answerHeaders`), so
  * writing a head here either repeats that, or answers instead of an engine.
  */
 export class GatewayResponse implements ClientResponse {
-  readonly #exchange: Exchange;
+  readonly #stream: GatewayStream;
   /** Added to the head of every refusal; flat pairs. */
   readonly #refusalHeaders: (status: number) => readonly string[];
   readonly #listeners: Record<"close" | "drain", (() => void)[]> = { close: [], drain: [] };
@@ -22,8 +22,8 @@ export class GatewayResponse implements ClientResponse {
   #isClosed = false;
   #isBehind = false;
 
-  constructor(exchange: Exchange, refusalHeaders: (status: number) => readonly string[] = () => []) {
-    this.#exchange = exchange;
+  constructor(stream: GatewayStream, refusalHeaders: (status: number) => readonly string[] = () => []) {
+    this.#stream = stream;
     this.#refusalHeaders = refusalHeaders;
   }
 
@@ -58,14 +58,14 @@ export class GatewayResponse implements ClientResponse {
       this.#refusal.body.push(bytes);
       return true;
     }
-    this.#isBehind = !this.#exchange.write(bytes);
+    this.#isBehind = !this.#stream.write(bytes);
     return !this.#isBehind;
   }
 
   end(chunk?: Buffer | string): void {
     if (chunk !== undefined) this.write(chunk);
     if (!this.#refusal) {
-      this.#exchange.end();
+      this.#stream.end();
       return;
     }
     const { status, headers, body } = this.#refusal;
@@ -74,11 +74,11 @@ export class GatewayResponse implements ClientResponse {
     for (let at = 0; at + 1 < headers.length; at += 2) {
       if (headers[at] !== "content-length" && headers[at] !== "connection") kept.push(headers[at]!, headers[at + 1]!);
     }
-    this.#exchange.refuse(status, kept, Buffer.concat(body), `espalier_${status}`);
+    this.#stream.refuse(status, kept, Buffer.concat(body), `espalier_${status}`);
   }
 
   destroy(): void {
-    this.#exchange.destroy();
+    this.#stream.destroy();
   }
 
   cork(): void {}

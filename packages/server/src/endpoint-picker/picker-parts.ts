@@ -3,8 +3,8 @@ import type { CompiledConfig, EndpointPickerConfig } from "../config/index.ts";
 import { createPickerServer, type GrpcTls } from "../grpc/index.ts";
 import { readTls } from "../lifecycle/certificates.ts";
 import type { RouterContext } from "../router-context.ts";
+import type { PickerMeters } from "./gateway-carrier.ts";
 import { type GatewayParts, GatewayRequest } from "./gateway-request.ts";
-import { PickedRun, type PickerMeters } from "./picked-run.ts";
 import { UnseenAnswers } from "./unseen-answers.ts";
 
 /** The router as an endpoint picker of Envoy gateways. */
@@ -56,7 +56,7 @@ export function createEndpointPicker(options: EndpointPickerOptions): EndpointPi
   });
   const waiting = new Set<GatewayRequest>();
   const parts: GatewayParts = {
-    context: pickerContext(context),
+    context,
     settings,
     meters: createPickerMeters(meter),
     waiting,
@@ -72,7 +72,7 @@ export function createEndpointPicker(options: EndpointPickerOptions): EndpointPi
     tls: settings.tls && readTls(settings.tls),
     maxMessageBytes: config.limits.maxBodyBytes + messageRoomBytes,
     isReady,
-    onExchange: (exchange) => new GatewayRequest(parts, exchange),
+    onStream: (stream) => new GatewayRequest(parts, stream),
     logger,
   });
   let cancelSweep: Cancel = () => {};
@@ -98,23 +98,6 @@ export function createEndpointPicker(options: EndpointPickerOptions): EndpointPi
       cancelSweep();
       await server.stop();
       unseen.stop();
-    },
-  };
-}
-
-/** The context of runs whose attempts a gateway makes. Nothing is resent, so there is no budget for it. */
-function pickerContext(context: RouterContext): RouterContext {
-  return {
-    ...context,
-    relay: {
-      ...context.relay,
-      proxy: {
-        attempt(owner, request) {
-          if (owner instanceof PickedRun) return owner.attemptOf(request);
-          throw new TypeError("only requests of gateways are sent by gateways");
-        },
-      },
-      retryBudget: { earn() {}, allows: () => false, spend() {} },
     },
   };
 }

@@ -4,8 +4,14 @@
  * server on `node:http2` carries both. It chooses nothing: `server` does.
  */
 
-export { destinationKey, type Exchange, type ExchangeEnd, type ExchangeOwner, type RequestHead } from "./exchange.ts";
 export { createScalerServer, type ScalerServer } from "./external-scaler.ts";
+export {
+  destinationKey,
+  type GatewayStream,
+  type RequestHead,
+  type StreamEnd,
+  type StreamOwner,
+} from "./gateway-stream.ts";
 export type { GrpcTls } from "./grpc-server.ts";
 export {
   type BodyMode,

@@ -1,5 +1,5 @@
 import type { Logger, Startable } from "@espalier/core";
-import { Exchange, type ExchangeOwner } from "./exchange.ts";
+import { GatewayStream, type StreamOwner } from "./gateway-stream.ts";
 import {
   createGrpcServer,
   type GrpcCall,
@@ -38,7 +38,7 @@ export interface PickerServerOptions {
   /** Whether requests would find an engine now. */
   readonly isReady: () => boolean;
   /** Called for each HTTP request; returns who follows it. */
-  readonly onExchange: (exchange: Exchange) => ExchangeOwner;
+  readonly onStream: (stream: GatewayStream) => StreamOwner;
   readonly logger: Logger;
 }
 
@@ -97,26 +97,26 @@ function answerHealth(call: GrpcCall, isReady: () => boolean): GrpcCallHandler {
 }
 
 /** `ExternalProcessor/Process`. */
-function serve(call: GrpcCall, { onExchange, logger }: PickerServerOptions): GrpcCallHandler {
-  const exchange = new Exchange({
+function serve(call: GrpcCall, { onStream, logger }: PickerServerOptions): GrpcCallHandler {
+  const stream = new GatewayStream({
     write: (message) => call.send(processingResponse.encode(message)),
     end: () => call.end(),
     fail: (message) => call.end(grpcStatus.aborted, message),
     pause: call.pause,
     resume: call.resume,
   });
-  const owner = onExchange(exchange);
-  exchange.follow(owner);
+  const owner = onStream(stream);
+  stream.follow(owner);
   return {
     message(bytes) {
-      const failure = guarded(call, () => exchange.accept(processingRequest.decode(bytes)));
+      const failure = guarded(call, () => stream.accept(processingRequest.decode(bytes)));
       if (!failure) return;
       logger.warn("an exchange with a gateway failed", { error: failure });
-      exchange.close(false);
+      stream.close(false);
     },
     drained: () => owner.drained(),
     closed(isReset) {
-      exchange.close(isReset);
+      stream.close(isReset);
       call.end();
     },
   };

@@ -1,17 +1,19 @@
 import type { ApiFamily } from "@espalier/api";
 import { asEspalierError, EspalierError } from "@espalier/core";
 import { requestHeaders } from "@espalier/engines";
-import { transferHeaderNames } from "@espalier/routing";
+import { Retries, transferHeaderNames } from "@espalier/routing";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { replyWithError } from "../data-plane/error-reply.ts";
 import { releaseBody } from "../data-plane/read-body.ts";
 import { callerTraceparent, newTraceparent } from "../data-plane/request-ids.ts";
-import { Diversion } from "../overflow/overflow-run.ts";
+import type { HookAnswer } from "../extensions/hooks.ts";
+import { Diversion } from "../overflow/overflow-source.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PoolSettings } from "../routing/pools.ts";
+import { Exchange } from "./exchange.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
+import { PoolSource } from "./pool-source.ts";
 import { requestOutcome } from "./request-outcome.ts";
-import { RequestRun } from "./request-run.ts";
 import { endRefused } from "./request-trace.ts";
 
 /** In English, current models' tokenizers average about four bytes per token. */
@@ -38,8 +40,12 @@ export function answer(
   const answerError = (error: EspalierError, attempted: readonly string[] = []): void =>
     replyWithError(response, family, error, request.id, [...attempted, ...closing(context)]);
   const run = (planned: PlannedRequest): void => {
-    const start = (diversion?: Diversion): void =>
-      new RequestRun(context, planned, response, answerError, diversion).start();
+    const { exchange } = context;
+    const start = (diversion?: Diversion): void => {
+      const retries = new Retries(exchange.retryBudget, exchange.retryMeters);
+      const source = new PoolSource(context, planned, { answerError, retries, diversion });
+      new Exchange(exchange, planned, response, source).start();
+    };
     start(planned.overflow && new Diversion(context, planned, response, () => start()));
   };
   const refuse = (thrown: unknown): void => {
@@ -70,30 +76,12 @@ export function countRefusal(context: RouterContext, request: ClientRequest, err
   const { config, url = "" } = request.routeOptions;
   const refused = { outcome: { kind: "failed", error }, error, fault: undefined, firstByteMs: Number.NaN } as const;
   const [outcome, { status }] = [requestOutcome(refused), error.kind];
-  context.metrics.finished({
-    endpoint: config?.endpointId ?? url,
-    model: "",
-    status,
-    outcome,
-    durationS: 0,
-    firstByteS: Number.NaN,
-    promptTokens: undefined,
-    completionTokens: undefined,
-    cachedTokens: undefined,
-  });
-  context.hooks?.answered?.({
-    requestId: request.id,
-    model: "",
-    status,
-    outcome,
-    error: error.code,
-    engine: undefined,
-    attempts: 0,
-    durationMs: 0,
-    promptTokens: undefined,
-    cachedTokens: undefined,
-    completionTokens: undefined,
-  });
+  const answer: HookAnswer = {
+    ...{ requestId: request.id, model: "", status, outcome, error: error.code, engine: undefined, attempts: 0 },
+    ...{ durationMs: 0, promptTokens: undefined, cachedTokens: undefined, completionTokens: undefined },
+  };
+  context.metrics.finished(config?.endpointId ?? url, answer, Number.NaN);
+  context.hooks?.answered?.(answer);
 }
 
 /** The common part of plans for requests that are forwarded unchanged. */

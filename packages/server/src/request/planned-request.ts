@@ -6,7 +6,7 @@ import { isSplittable, type TransferProtocol } from "@espalier/routing";
 import type { OverflowPlan } from "../overflow/overflow.ts";
 import type { PoolSettings } from "../routing/pools.ts";
 import type { ServiceClass } from "../routing/service-class.ts";
-import type { RelayedRequest } from "./relay.ts";
+import type { ExchangedRequest } from "./exchange.ts";
 import type { RequestTrace } from "./request-trace.ts";
 
 /** A client's request as it arrives. Fastify's requests have this shape. */
@@ -45,7 +45,7 @@ export interface ClientRequest {
 }
 
 /** A request as planned, before an engine is chosen. */
-export interface PlannedRequest extends RelayedRequest, PairedRequest<Target> {
+export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> {
   readonly family: ApiFamily;
   /** Empty once the answer has begun; `bodyWith` and `split` are undefined then. */
   body: readonly Buffer[];
@@ -100,14 +100,21 @@ export class SplitSource {
   readonly view: Pick<RequestView, "endpoint" | "body" | "choices" | "maxOutputTokens" | "stream">;
   /** The client's body with some keys set. */
   readonly edit: (set: BodyFields | undefined, leg: LegBody) => readonly Buffer[];
+  readonly #carries: (protocol: TransferProtocol) => boolean;
 
-  constructor(view: SplitSource["view"], edit: SplitSource["edit"]) {
+  /** @param carries whether a protocol is possible on the request's way to engines */
+  constructor(
+    view: SplitSource["view"],
+    edit: SplitSource["edit"],
+    carries: (protocol: TransferProtocol) => boolean = () => true,
+  ) {
     this.view = view;
     this.edit = edit;
+    this.#carries = carries;
   }
 
   allows(protocol: TransferProtocol): boolean {
-    return isSplittable(this.view, protocol);
+    return this.#carries(protocol) && isSplittable(this.view, protocol);
   }
 }
 

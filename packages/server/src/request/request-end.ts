@@ -1,3 +1,4 @@
+import type { HookAnswer } from "../extensions/hooks.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import { outcomeStatus, type RequestOutcome, requestOutcome } from "./request-outcome.ts";
@@ -18,18 +19,7 @@ export function reportEnd(context: Watchers, plan: PlannedRequest, end: Reported
   const { endpointId, pool, acceptedMs } = plan;
   const { error, usage, dispatchedMs, firstByteMs, outputTokens } = end;
   const [outcome, status] = [requestOutcome(end), outcomeStatus(end)];
-  metrics.finished({
-    endpoint: endpointId,
-    model: pool.model,
-    status,
-    outcome,
-    durationS: (clock.nowMs() - acceptedMs) / 1_000,
-    firstByteS: (firstByteMs - acceptedMs) / 1_000,
-    promptTokens: usage?.promptTokens,
-    completionTokens: usage?.completionTokens,
-    cachedTokens: usage?.cachedTokens,
-  });
-  context.hooks?.answered?.({
+  const answer: HookAnswer = {
     requestId: plan.requestId,
     model: pool.model,
     status,
@@ -41,7 +31,9 @@ export function reportEnd(context: Watchers, plan: PlannedRequest, end: Reported
     promptTokens: usage?.promptTokens,
     cachedTokens: usage?.cachedTokens,
     completionTokens: usage?.completionTokens,
-  });
+  };
+  metrics.finished(endpointId, answer, firstByteMs - acceptedMs);
+  context.hooks?.answered?.(answer);
   if (!Number.isNaN(dispatchedMs)) metrics.overhead((dispatchedMs - acceptedMs) / 1_000);
   log(context, plan, end, outcome);
   if (recorder.isOn) recorder.ended({ plan, promptTokens: usage?.promptTokens, outputTokens });

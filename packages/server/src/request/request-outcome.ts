@@ -1,6 +1,6 @@
 import type { AnswerFault } from "@espalier/api";
 import type { EspalierError } from "@espalier/core";
-import type { RelayOutcome } from "./relay.ts";
+import type { ExchangeOutcome } from "./exchange.ts";
 
 /**
  * How a request ended for its client. Metrics, counts, log, trace and hooks use these words.
@@ -15,7 +15,7 @@ export type RequestOutcome = "answered" | "refused" | "failed" | "cut" | "cancel
 
 /** What is known when a request is over. */
 export interface RequestEnd {
-  readonly outcome: RelayOutcome;
+  readonly outcome: ExchangeOutcome;
   /** What the client got instead of an answer. */
   readonly error: EspalierError | undefined;
   /** Why an answer with status 200 is none. */

@@ -12,10 +12,14 @@ function start() {
   let lagMs: number | undefined;
   const history = createHistory({ metrics, waiting: () => waiting, takeEventLagMs: () => lagMs, ...time });
   const finish = (firstByteMs: number, outcome: RequestOutcome = "answered"): void =>
-    metrics.finished({
-      ...{ endpoint: "chat", model: "m", status: 200, outcome, durationS: 1, firstByteS: firstByteMs / 1_000 },
-      ...{ promptTokens: 100, completionTokens: 1, cachedTokens: 25 },
-    });
+    metrics.finished(
+      "chat",
+      {
+        ...{ requestId: "r", model: "m", status: 200, outcome, error: undefined, engine: "e", attempts: 1 },
+        ...{ durationMs: 1_000, promptTokens: 100, completionTokens: 1, cachedTokens: 25 },
+      },
+      firstByteMs,
+    );
   const set = (now: { readonly waiting: number; readonly lagMs: number | undefined }): void => {
     ({ waiting, lagMs } = now);
   };

@@ -1,7 +1,7 @@
 import { EspalierError } from "@espalier/core";
 import { fuzzInFile } from "@espalier/testing";
 import { test } from "vitest";
-import { Exchange } from "../../src/grpc/exchange.ts";
+import { GatewayStream } from "../../src/grpc/gateway-stream.ts";
 import {
   bodyModes,
   getMetricsRequest,
@@ -34,27 +34,27 @@ function encode(message: object): Uint8Array {
   return processingRequest.encode(message as ProcessingRequest);
 }
 
-/** Plays the bytes as the first and as the last message of an exchange. */
+/** Plays the bytes as the first and as the last message of an stream. */
 function read(bytes: Uint8Array): void {
   const message = processingRequest.decode(Buffer.from(bytes));
   for (const before of [[], messages.slice(0, 2), messages.slice(0, 3)] as const) {
-    const exchange = new Exchange({ write: () => true, end() {}, fail() {}, pause() {}, resume() {} });
-    exchange.follow({
+    const stream = new GatewayStream({ write: () => true, end() {}, fail() {}, pause() {}, resume() {} });
+    stream.follow({
       head() {},
       piece() {},
       complete: () =>
-        exchange.route({
+        stream.route({
           ...{ destinations: ["10.0.0.1:80"], scores: undefined, setHeaders: [], removeHeaders: [] },
           ...{ body: [], isBodyChanged: false },
         }),
-      answered: () => exchange.answerHeaders([], []),
-      received: (chunk) => exchange.write(chunk),
-      ended: () => exchange.end(),
+      answered: () => stream.answerHeaders([], []),
+      received: (chunk) => stream.write(chunk),
+      ended: () => stream.end(),
       drained() {},
       closed() {},
     });
-    for (const earlier of before) exchange.accept(earlier as ProcessingRequest);
-    exchange.accept(message);
+    for (const earlier of before) stream.accept(earlier as ProcessingRequest);
+    stream.accept(message);
   }
 }
 

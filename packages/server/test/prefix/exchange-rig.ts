@@ -1,5 +1,3 @@
-import type { ServerResponse } from "node:http";
-import { PassThrough } from "node:stream";
 import { createSeededRandom, EspalierError, silentLogger, silentTracer } from "@espalier/core";
 import { createCandidateSet, createPolicy } from "@espalier/policies";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
@@ -16,15 +14,17 @@ import {
   maxKnownTargets,
   PoolWork,
   type PromptBlocks,
+  Retries,
 } from "@espalier/routing";
 import type { FeedQuality } from "@espalier/shared-tree";
 import { createSeriesMeter, promptOf, type SeriesMeter, tokensOf, type VirtualTime } from "@espalier/testing";
 import { createDecisionColumns } from "../../src/admin/decision-columns.ts";
-import { createRelayMetrics, createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
+import { createAttemptMetrics, createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import { createStoredResponses } from "../../src/data-plane/stored-responses.ts";
+import type { AttemptFailure, Engine, ExchangeOutcome } from "../../src/request/exchange.ts";
 import type { PlannedRequest } from "../../src/request/planned-request.ts";
-import type { AttemptFailure, Engine, RelayOutcome } from "../../src/request/relay.ts";
-import { RequestRun } from "../../src/request/request-run.ts";
+import { PoolSource } from "../../src/request/pool-source.ts";
+import type { BodyFilter } from "../../src/request/response-sink.ts";
 import type { RouterContext } from "../../src/router-context.ts";
 import { type ScriptedFleet, specOf, startScriptedFleet } from "./scripted-fleet.ts";
 
@@ -39,25 +39,34 @@ export interface Upstream extends Engine {
   readonly key: string;
 }
 
-/** A run whose hooks a test calls as the relay does. */
-export class DrivenRun extends RequestRun {
+/** A request's source of answers that a test calls as an exchange does. */
+export class DrivenRun {
+  readonly #source: PoolSource;
   /** What it was answered with. */
   #error: EspalierError | undefined;
   #proceeded: () => void = () => {};
 
-  constructor(context: RouterContext, plan: PlannedRequest) {
+  constructor({ exchange, ...context }: RouterContext, plan: PlannedRequest) {
+    const retries = new Retries(exchange.retryBudget, exchange.retryMeters);
     const answerError = (error: EspalierError): void => {
       this.#error = error;
     };
-    super(context, plan, new PassThrough() as unknown as ServerResponse, answerError);
+    this.#source = new PoolSource({ ...context, exchange }, plan, { answerError, retries });
+    this.#source.start({
+      ...{ launch() {}, refuse() {}, withdraw() {} },
+      proceed: () => this.#proceeded(),
+      crash(thrown) {
+        throw thrown;
+      },
+    });
   }
 
-  get copies(): DrivenRun["retries"] {
-    return this.retries;
+  get copies(): Retries {
+    return this.#source.retries;
   }
 
   next(): Upstream | undefined | Promise<Upstream | undefined> {
-    const chosen = this.choose();
+    const chosen = this.#source.choose();
     if (chosen !== "later") return chosen && { ...chosen, key: new URL(chosen.url).hostname };
     return new Promise<void>((resolve) => {
       this.#proceeded = resolve;
@@ -65,36 +74,32 @@ export class DrivenRun extends RequestRun {
   }
 
   responseStarted(_: Upstream, status: number, headers: readonly string[] = []): void {
-    this.answerStarted(status, headers);
+    this.#source.answering(status, headers);
   }
 
-  finish(outcome: RelayOutcome): EspalierError | undefined {
-    this.settled(outcome);
+  finish(outcome: ExchangeOutcome): EspalierError | undefined {
+    this.#source.ended(outcome);
     return this.#error;
   }
 
-  override attemptStarted(): void {
-    super.attemptStarted();
+  attemptStarted(): void {
+    this.#source.started();
   }
 
-  override attemptFailed(failure: AttemptFailure): void {
-    super.attemptFailed(failure);
+  attemptFailed(failure: AttemptFailure): void {
+    this.#source.failed(failure);
   }
 
-  override bodyFilter(status: number, contentType: string): ReturnType<RequestRun["bodyFilter"]> {
-    return super.bodyFilter(status, contentType);
+  bodyFilter(status: number, contentType: string): BodyFilter | undefined {
+    return this.#source.reader.filter(status, contentType);
   }
 
-  override responseHeaders(): readonly string[] {
-    return super.responseHeaders();
+  responseHeaders(): readonly string[] {
+    return this.#source.ownHeaders();
   }
 
-  override firstByte(): void {
-    super.firstByte();
-  }
-
-  protected override proceed(): void {
-    this.#proceeded();
+  firstByte(): void {
+    this.#source.reader.firstByte();
   }
 }
 
@@ -158,9 +163,9 @@ export async function exchangeRig({ quality = "none", loadAdapter }: ExchangeRig
     decisions: { isWatched: false },
     recorder: { isOn: false },
     decisionLog: new DecisionLog(8, createDecisionColumns(8)),
-    relay: {
+    exchange: {
       ...{ logger: silentLogger, retryStatuses: new Set([429, 502, 503, 504]) },
-      relayMetrics: createRelayMetrics(meter),
+      attemptMetrics: createAttemptMetrics(meter),
       retryMeters: createRetryMeters(meter),
       retryBudget: createRetryBudget(clock),
     },
@@ -227,7 +232,7 @@ export function answer(
   exchange.finish({ kind: "completed", status, bytes: 10 });
 }
 
-export const failedOutcome: RelayOutcome = {
+export const failedOutcome: ExchangeOutcome = {
   kind: "failed",
   error: new EspalierError("no_engine_available"),
 };

@@ -1,23 +1,26 @@
-import { type AnswerFault, readAnswerHead } from "@espalier/api";
-import { type ErrorCode, EspalierError, silentMeter } from "@espalier/core";
+import { type ErrorCode, type EspalierError, silentMeter } from "@espalier/core";
 import { retryAfterMs } from "@espalier/engines";
-import { createRetryMeters, Retries, type RetryBudget } from "@espalier/routing";
+import { createRetryMeters, noRetryBudget, Retries } from "@espalier/routing";
 import { describeDecision } from "../admin/decision-feed.ts";
 import type { OverflowReason } from "../config/index.ts";
-import { createRelayMetrics } from "../data-plane/request-metrics.ts";
-import { dropBody, type PlannedRequest } from "../request/planned-request.ts";
+import { createAttemptMetrics } from "../data-plane/request-metrics.ts";
+import { AnswerReader } from "../request/answer-reader.ts";
 import {
+  type AnswerSource,
   type AttemptFailure,
-  isRefusal,
+  Exchange,
+  type ExchangeControl,
+  type ExchangeOutcome,
+  type HeadVerdict,
   type NextEngine,
-  Relay,
-  type RelayOutcome,
   type Verdict,
-} from "../request/relay.ts";
+  withOwnHeaders,
+} from "../request/exchange.ts";
+import { dropBody, type PlannedRequest } from "../request/planned-request.ts";
 import { reportEnd } from "../request/request-end.ts";
-import { type AnswerWatch, type ClientResponse, watchAnswer } from "../request/response-sink.ts";
+import type { ClientResponse } from "../request/response-sink.ts";
 import type { RouterContext } from "../router-context.ts";
-import { backendHeaders, type Overflow, OverflowBackend, overflowHeaders } from "./overflow.ts";
+import { backendHeaders, OverflowBackend, overflowHeaders } from "./overflow.ts";
 import type { Reservation } from "./overflow-spend.ts";
 
 type OverflowContext = Pick<
@@ -32,7 +35,7 @@ type OverflowContext = Pick<
   | "metrics"
   | "overflow"
   | "recorder"
-  | "relay"
+  | "exchange"
   | "tracer"
 >;
 
@@ -60,7 +63,6 @@ const reasons: Partial<Record<ErrorCode, OverflowReason>> = {
 /** The way of one request to overflow backends. */
 export class Diversion {
   readonly #context: OverflowContext;
-  readonly #overflow: Overflow;
   readonly #plan: PlannedRequest;
   readonly #response: ClientResponse;
   readonly #again: () => void;
@@ -68,7 +70,6 @@ export class Diversion {
   /** @param again starts the request anew, for engines alone */
   constructor(context: OverflowContext, plan: PlannedRequest, response: ClientResponse, again: () => void) {
     this.#context = context;
-    this.#overflow = context.overflow;
     this.#plan = plan;
     this.#response = response;
     this.#again = again;
@@ -84,18 +85,18 @@ export class Diversion {
     const known = reasons[error.code];
     if (!known || isBegun) return false;
     const reason = isEngineUp(this.#context.fleet, this.#plan) ? known : "no_engine";
-    const found = this.#overflow.find(this.#plan, reason);
+    const { overflow, exchange } = this.#context;
+    const found = overflow.find(this.#plan, reason);
     if (found === undefined) return false;
     if (!(found instanceof OverflowBackend)) {
-      this.#overflow.meters.withheld(found);
+      overflow.meters.withheld(found);
       return false;
     }
     const failed = isFresh ? this.#again : report;
-    new OverflowRun(
-      this.#context,
-      { overflow: this.#overflow, plan: this.#plan, reason, failed },
-      this.#response,
-    ).start();
+    const source = new OverflowSource(this.#context, { plan: this.#plan, reason, failed });
+    const attemptMetrics = { ...silentAttempts, responseBytes: exchange.attemptMetrics.responseBytes };
+    const parts = { ...exchange, carrier: overflow.proxy, attemptMetrics };
+    new Exchange(parts, source.request, this.#response, source).start();
     return true;
   }
 }
@@ -120,70 +121,59 @@ function isEngineUp(fleet: RouterContext["fleet"], { pool }: PlannedRequest): bo
   return fleet.pool(pool.model).some(({ usable, engine }) => usable && engine.role !== "prefill");
 }
 
-interface OverflowRunParts {
-  readonly overflow: Overflow;
+interface OverflowParts {
   readonly plan: PlannedRequest;
   readonly reason: OverflowReason;
   /** Called instead of an answer when no backend gave one. */
   readonly failed: () => void;
 }
 
-/** A request that may have been taken is not sent to another backend: it might be charged twice. */
-const noBudget: RetryBudget = { earn() {}, allows: () => false, spend() {} };
 const silentRetries = createRetryMeters(silentMeter);
-const silentAttempts = createRelayMetrics(silentMeter);
+const silentAttempts = createAttemptMetrics(silentMeter);
 
-/** One request at overflow backends: the answer of the first one that gives one. Anything but a success is a failure. */
-class OverflowRun extends Relay {
+/** Overflow backends as the source of one answer: that of the first one that gives one. Anything but a success is a failure. */
+class OverflowSource implements AnswerSource {
+  /** As backends get it. */
+  readonly request: PlannedRequest;
+  readonly reader: AnswerReader;
+  /** A request that may have been taken is not sent to another backend: it might be charged twice. */
+  readonly retries = new Retries(noRetryBudget, silentRetries);
   readonly #context: OverflowContext;
-  readonly #parts: OverflowRunParts;
+  readonly #parts: OverflowParts;
   readonly #tried = new Set<OverflowBackend>();
   readonly #clientHeaders: readonly string[];
   #backend: OverflowBackend | undefined;
   #reserved: Reservation | undefined;
   #retryAfterMs: number | undefined;
+  /** Of the present answer, or of the error with which it begins; 0 before its head. */
   #status = 0;
-  /** The fault with which the present answer begins. */
-  #fault: AnswerFault | undefined;
-  #watch: AnswerWatch | undefined;
-  #streamedTokens: number | undefined;
-  #firstByteMs = Number.NaN;
   readonly #begunMs: number;
 
-  constructor(context: OverflowContext, parts: OverflowRunParts, response: ClientResponse) {
-    const { plan, overflow } = parts;
-    const { relayMetrics, logger } = context.relay;
-    const headers = overflowHeaders(plan.headers);
-    super(
-      {
-        ...{ proxy: overflow.proxy, retryStatuses: new Set(), logger },
-        relayMetrics: { ...silentAttempts, responseBytes: relayMetrics.responseBytes },
-      },
-      { ...plan, headers: [...headers, "x-request-id", plan.requestId] },
-      response,
-      new Retries(noBudget, silentRetries),
-    );
+  constructor(context: OverflowContext, parts: OverflowParts) {
+    const { plan } = parts;
     this.#context = context;
     this.#parts = parts;
-    this.#clientHeaders = headers;
+    this.#clientHeaders = overflowHeaders(plan.headers);
+    this.request = { ...plan, headers: [...this.#clientHeaders, "x-request-id", plan.requestId] };
+    this.reader = new AnswerReader(context.clock, plan, plan.overflow?.stripUsage ?? false);
     this.#begunMs = context.clock.nowMs();
   }
 
-  start(): void {
-    if (this.open()) this.launch();
+  start(exchange: ExchangeControl): void {
+    exchange.launch();
   }
 
-  override answered(status: number, rawHeaders: readonly Buffer[]): boolean {
+  /** Another backend may take what this one does not. */
+  judgeHead(status: number, headers: readonly Buffer[]): HeadVerdict {
     this.#status = status;
-    if (status >= 200 && status < 300) return super.answered(status, bodyHeaders(rawHeaders));
-    this.#retryAfterMs = retryAfterMs(rawHeaders);
-    // Another backend may take what this one does not.
-    this.failed("overloaded", new EspalierError("no_engine_available", `The backend answered with status ${status}.`));
-    return false;
+    if (status >= 200 && status < 300) return "pass";
+    this.#retryAfterMs = retryAfterMs(headers);
+    return "decline";
   }
 
-  protected choose(): NextEngine {
-    const { overflow, plan, reason } = this.#parts;
+  choose(): NextEngine {
+    const { overflow } = this.#context;
+    const { plan, reason } = this.#parts;
     const found = overflow.find(plan, reason, this.#tried);
     if (!(found instanceof OverflowBackend) || !plan.overflow) return undefined;
     const { promptTokens, expectedOutputTokens } = plan.features;
@@ -193,75 +183,57 @@ class OverflowRun extends Relay {
     this.#backend = found;
     this.#status = 0;
     this.#retryAfterMs = undefined;
-    this.#fault = undefined;
+    this.reader.reset();
     this.#reserved = overflow.reserve(found, found.costOf(promptTokens, expectedOutputTokens));
     found.inFlight += 1;
     this.#noteDecision(found);
     return { url, body, headers: backendHeaders(found.config, this.#clientHeaders) };
   }
 
-  protected attemptStarted(): void {}
+  started(): void {}
 
-  protected attemptFailed({ kind, beforeFirstByte, error }: AttemptFailure): void {
+  failed({ kind, beforeFirstByte, error }: AttemptFailure): void {
     const backend = this.#backend;
     if (!backend || !beforeFirstByte) return;
-    const { overflow, plan, reason } = this.#parts;
+    const { overflow } = this.#context;
+    const { plan, reason } = this.#parts;
     const { name } = backend.config;
     overflow.meters.ended(name, reason, "failed");
     // A backend that refuses this one request may take others.
-    const isItsOwn = this.#status === 0 || this.#status === 429 || this.#status === 401 || this.#status === 403;
+    const isItsOwn = kind === "broken" || ownStatuses.has(this.#status);
     if (isItsOwn || this.#status >= 500) overflow.pause(backend, this.#retryAfterMs);
     this.#release(0);
     const details = { backend: name, requestId: plan.requestId, kind, status: this.#status, code: error.code };
     this.#context.logger.warn("an overflow backend failed", details);
   }
 
-  /** An answer that begins with a refusal is like one with its status. After another error it may be charged. */
-  protected judge(_status: number, head: Buffer, ended: boolean): Verdict {
-    const fault = readAnswerHead(head, ended);
-    if (typeof fault !== "object") return fault ?? "pass";
-    this.#fault = fault;
-    this.#status = fault.status;
-    return fault.kind === "error" && isRefusal(fault.status) ? "decline" : fault;
+  /** After an error that is no refusal it may be charged: the client gets it. */
+  judge(_status: number, head: Buffer, ended: boolean): Verdict {
+    return this.reader.judge(head, ended);
   }
 
-  get awaitsContent(): boolean {
-    return this.#watch?.isStream === true && this.#streamedTokens === 0;
+  /** What a backend says of the body is passed on. Its other headers are about its own client, which is the router. */
+  clientHeaders(pairs: string[]): readonly string[] {
+    return withOwnHeaders(
+      pairs.filter((_, at) => /^content-/i.test(pairs[at - (at % 2)]!)),
+      this.#ownHeaders(),
+    );
   }
 
-  protected bodyFilter(status: number, contentType: string): AnswerWatch | undefined {
-    if (status !== 200) return undefined;
-    if (contentType.startsWith("text/event-stream")) this.#streamedTokens = 0;
-    this.#watch = watchAnswer({
-      contentType,
-      stripUsage: this.#parts.plan.overflow?.stripUsage ?? false,
-      readId: false,
-      onTokens: (count) => {
-        this.#streamedTokens = (this.#streamedTokens ?? 0) + count;
-      },
-    });
-    return this.#watch;
-  }
-
-  protected responseHeaders(): readonly string[] {
+  #ownHeaders(): readonly string[] {
     const { plan, reason } = this.#parts;
     const headers = ["x-espalier-overflow", this.#backend?.config.name ?? "", "x-espalier-overflow-reason", reason];
     if (this.#context.drain.started) headers.push("connection", "close");
     return [...headers, "x-request-id", plan.requestId];
   }
 
-  protected answerStarted(): void {
+  answering(): void {
     dropBody(this.#parts.plan);
   }
 
-  protected firstByte(): void {
-    if (this.#fault) return;
-    this.#firstByteMs = this.#context.clock.nowMs();
-    this.#parts.plan.trace?.firstByte();
-  }
-
-  protected settled(outcome: RelayOutcome): void {
-    const { plan, reason, overflow, failed } = this.#parts;
+  ended(outcome: ExchangeOutcome): void {
+    const { overflow } = this.#context;
+    const { plan, reason, failed } = this.#parts;
     const name = this.#backend?.config.name ?? "";
     plan.trace?.step("overflow", this.#begunMs, { "espalier.overflow": name, "espalier.reason": reason });
     if (this.#reserved) {
@@ -275,20 +247,23 @@ class OverflowRun extends Relay {
     }
     reportEnd(this.#context, plan, {
       ...{ outcome, error: undefined, usage: undefined, selection: undefined, prefillWorker: undefined },
-      fault: outcome.kind === "completed" ? (this.#fault ?? this.#watch?.fault()) : undefined,
-      ...{ attempts: 0, queuedMs: undefined, dispatchedMs: Number.NaN, firstByteMs: this.#firstByteMs },
-      outputTokens: this.#watch?.usage()?.completionTokens ?? this.#streamedTokens ?? 0,
+      fault: outcome.kind === "completed" ? this.reader.fault() : undefined,
+      ...{ attempts: 0, queuedMs: undefined, dispatchedMs: Number.NaN, firstByteMs: this.reader.firstByteMs },
+      outputTokens: this.reader.usage()?.completionTokens ?? this.reader.outputTokens,
     });
   }
 
   /** Counts what the answer cost, by the backend's own numbers where it gave them. */
   #charge(isComplete: boolean): void {
-    const { overflow, plan } = this.#parts;
+    const { overflow } = this.#context;
+    const { plan } = this.#parts;
     const backend = this.#backend!;
-    const usage = this.#watch?.usage();
+    const { isStream, outputTokens } = this.reader;
+    const usage = this.reader.usage();
     const { promptTokens, expectedOutputTokens } = plan.features;
     const prompt = usage?.promptTokens ?? promptTokens;
-    const guessed = this.#streamedTokens ?? (isComplete ? expectedOutputTokens : 0);
+    const unreported = isComplete ? expectedOutputTokens : 0;
+    const guessed = isStream ? outputTokens : unreported;
     const completion = usage?.completionTokens ?? guessed;
     const cost = backend.costOf(prompt, completion);
     overflow.meters.tokens(backend.config.name, "prompt", prompt);
@@ -319,7 +294,5 @@ class OverflowRun extends Relay {
   }
 }
 
-/** What a backend says of the body. Its other headers are about its own client, which is the router. */
-function bodyHeaders(raw: readonly Buffer[]): readonly Buffer[] {
-  return raw.filter((_, at) => /^content-/i.test(raw[at - (at % 2)]!.toString("latin1")));
-}
+/** By these a backend tells of itself and not of one request; 0 is no answer. Those from 500 on do too. */
+const ownStatuses: ReadonlySet<number> = new Set([0, 401, 403, 429]);

@@ -3,7 +3,7 @@ import { EspalierError } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { httpEngine } from "./engines.ts";
-import { createRig, type Exchange, rawClient, send, type Upstream } from "./rig.ts";
+import { createRig, rawClient, type Scripted, send, type Upstream } from "./rig.ts";
 
 interface Later {
   readonly promise: Promise<Upstream | undefined>;
@@ -79,7 +79,7 @@ test.each<readonly [string, (choice: Later, url: string) => void, string]>([
 });
 
 /** An exchange that judges answers by their text. */
-const judging = (judge: NonNullable<Exchange["judge"]>) => (): Partial<Exchange> => ({ judge });
+const judging = (judge: NonNullable<Scripted["judge"]>) => (): Partial<Scripted> => ({ judge });
 
 test("an answer that is declined costs nothing, and the next engine's is given", async () => {
   const first = await httpEngine(({ response }) => response.writeHead(200, { "x-engine": "first" }).end("no"));
@@ -123,7 +123,7 @@ test.each([
   ["left open", "more", 200],
 ] as const)("at its end an answer can still be %s", async (_, verdict, status) => {
   const engine = await httpEngine(({ response }) => response.end("text"));
-  const judge: NonNullable<Exchange["judge"]> = (_, __, ___, ended) => (ended ? verdict : "more");
+  const judge: NonNullable<Scripted["judge"]> = (_, __, ___, ended) => (ended ? verdict : "more");
   const rig = await createRig({ engines: [engine.url], exchange: judging(judge) });
   const answer = await send(rig.port);
   expect(answer.status).toBe(status);
@@ -133,7 +133,7 @@ test.each([
 test("an answer of more than 64 KiB is not held back any longer", async () => {
   const engine = await httpEngine(({ response }) => response.end(Buffer.alloc(200_000, "x")));
   let most = 0;
-  const judge: NonNullable<Exchange["judge"]> = (_, __, head) => {
+  const judge: NonNullable<Scripted["judge"]> = (_, __, head) => {
     most = Math.max(most, head.length);
     return "more";
   };
@@ -148,7 +148,7 @@ test("what was held back of an answer that is then declined is not given with th
     setImmediate(() => response.end("declined"));
   });
   const second = await httpEngine(({ response }) => response.end("found"));
-  const judge: NonNullable<Exchange["judge"]> = (_, __, head) => {
+  const judge: NonNullable<Scripted["judge"]> = (_, __, head) => {
     if (head.includes("declined")) return "decline";
     return head.includes("found") ? "pass" : "more";
   };
@@ -158,7 +158,7 @@ test("what was held back of an answer that is then declined is not given with th
 
 interface Withdrawing {
   readonly withdraw: (() => void)[];
-  readonly exchange: (response: ServerResponse) => Partial<Exchange>;
+  readonly exchange: (response: ServerResponse) => Partial<Scripted>;
   readonly events: string[];
 }
 

@@ -1,13 +1,19 @@
 import { isIP } from "node:net";
 import { EspalierError, plainHost } from "@espalier/core";
 import type { Target } from "@espalier/engines";
-import { type AttemptRequest, isNamed, PiecedBody, type RunningAttempt, type WireBody } from "@espalier/engines";
-import type { TransferProtocol } from "@espalier/routing";
-import { explainSelection, type Restriction, type Selection } from "@espalier/routing";
-import type { Exchange, RequestHead } from "../grpc/index.ts";
+import {
+  type AttemptOwner,
+  type AttemptRequest,
+  isNamed,
+  PiecedBody,
+  type RunningAttempt,
+  type WireBody,
+} from "@espalier/engines";
+import { explainSelection, noRetryBudget, Retries, type Selection } from "@espalier/routing";
+import type { GatewayStream, RequestHead } from "../grpc/index.ts";
+import { type Carrier, Exchange } from "../request/exchange.ts";
 import { dropBody, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
-import type { Verdict } from "../request/relay.ts";
-import { type AnswerError, RequestRun } from "../request/request-run.ts";
+import { type AnswerError, type EngineChoice, PoolSource } from "../request/pool-source.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { GatewayResponse } from "./gateway-response.ts";
 
@@ -18,21 +24,20 @@ export interface PickerSettings {
   readonly scores: boolean;
 }
 
-/** One request of a gateway, as its run needs it. */
+/** One request of a gateway, as its carrier needs it. */
 export interface PickedRequest {
   readonly head: RequestHead;
-  readonly exchange: Exchange;
+  readonly stream: GatewayStream;
   readonly response: GatewayResponse;
   /** The body as it came. */
   readonly received: Buffer | undefined;
-  readonly requestId: string;
   /** Names of headers, in lower case, that engines must not get. */
   readonly removeHeaders: readonly string[];
   /** The gateway has its answer. */
   readonly routed: () => void;
 }
 
-export interface PickedRunParts {
+export interface CarrierParts {
   readonly context: RouterContext;
   readonly settings: PickerSettings;
   readonly meters: PickerMeters;
@@ -46,13 +51,16 @@ export interface PickerMeters {
 }
 
 /**
- * One request of a gateway from its plan to its end. It is a run like any other, whose one attempt the gateway makes: the
- * run names the engine, and follows the engine's answer as the gateway shows it. Nothing is resent, since the gateway has
- * the request.
+ * Brings one request to an engine by way of a gateway, which makes the only attempt: the carrier names the engine, and
+ * follows the engine's answer as the gateway shows it. Nothing is resent, since the gateway has the request.
  */
-export class PickedRun extends RequestRun {
-  readonly #parts: PickedRunParts;
+export class GatewayCarrier implements Carrier, EngineChoice {
+  /** The gateway passes whatever the engine answers, as it comes, and cannot take a request back from an engine. */
+  readonly isFinal = true;
+  readonly #parts: CarrierParts;
   readonly #plan: PlannedRequest;
+  readonly source: PoolSource;
+  readonly exchange: Exchange;
   #request: PickedRequest;
   #isRouted = false;
   #hasStatus = false;
@@ -60,77 +68,66 @@ export class PickedRun extends RequestRun {
   #servedBy: string | undefined;
   #selection: Selection<Target> | undefined;
 
-  constructor(parts: PickedRunParts, plan: PlannedRequest, request: PickedRequest, answerError: AnswerError) {
-    super(parts.context, plan, request.response, answerError);
+  constructor(parts: CarrierParts, plan: PlannedRequest, request: PickedRequest, answerError: AnswerError) {
+    const { context } = parts;
+    const retries = new Retries(noRetryBudget, context.exchange.retryMeters);
     this.#parts = parts;
     this.#plan = plan;
     this.#request = request;
+    this.source = new PoolSource(context, plan, { answerError, retries, choice: this });
+    this.exchange = new Exchange({ ...context.exchange, carrier: this }, plan, request.response, this.source);
   }
 
-  override targets(): readonly Target[] {
-    const targets = super.targets();
-    const { subset } = this.#request.head;
-    return subset ? targets.filter((target) => isAllowed(target, subset)) : targets;
+  accepts(target: Target): boolean {
+    const isServing = this.#servedBy === undefined || addressOf(target.engine.url) === this.#servedBy;
+    return isServing && isAllowed(target, this.#request.head.subset);
   }
 
-  override select(
-    targets: readonly Target[],
-    restriction: Restriction<Target> & { readonly accepts: (target: Target) => boolean },
-  ): Selection<Target> | undefined {
-    const accepts = (target: Target): boolean => this.#isPossible(target) && restriction.accepts(target);
-    this.#selection = super.select(targets, {
-      tried: restriction.tried,
-      onlyEngine: restriction.onlyEngine,
-      onMatched: restriction.onMatched,
-      accepts,
-    });
-    return this.#selection;
+  chosen(selection: Selection<Target> | undefined): void {
+    this.#selection = selection;
   }
 
-  /** The gateway cannot take a request back from an engine. */
-  override withdraw(): void {}
-
-  /** Makes the attempt that a relay asks for: names the engine to the gateway. */
-  attemptOf(attempt: AttemptRequest): RunningAttempt {
-    const { exchange } = this.#request;
-    return { start: () => this.#send(attempt), resume: () => exchange.resume(), cancel() {} };
+  /** Names the engine to the gateway. */
+  attempt(_owner: AttemptOwner, attempt: AttemptRequest): RunningAttempt {
+    const { stream } = this.#request;
+    return { start: () => this.#send(attempt), resume: () => stream.resume(), cancel() {} };
   }
 
   /** The head of the answer. @param served the endpoint that the gateway says it came from */
   gatewayAnswered(status: number, rawHeaders: readonly Buffer[], served: string | undefined): void {
     if (served !== undefined) this.#follow(served);
     this.#hasStatus = true;
-    this.answered(status, rawHeaders);
-    const { exchange, response } = this.#request;
-    if (exchange.isOver) return;
+    this.exchange.answered(status, rawHeaders);
+    const { stream, response } = this.#request;
+    if (stream.isOver) return;
     response.headPassed();
-    const added = this.responseHeaders();
+    const added = this.source.ownHeaders();
     const set: string[] = [];
     for (let at = 0; at + 1 < added.length; at += 2) {
       if (added[at] !== "connection") set.push(added[at]!, added[at + 1]!);
     }
     // The router takes the usage out of a stream, so that the length of a stream is not known.
-    exchange.answerHeaders(set, this.#plan.stripUsage ? ["content-length"] : []);
+    stream.answerHeaders(set, this.#plan.stripUsage ? ["content-length"] : []);
   }
 
   /** The gateway shows nothing more. Nothing that is as large as a body is kept until the request is taken to be over. */
   unseen(): void {
     this.#request = { ...this.#request, received: undefined };
     dropBody(this.#plan);
-    this.releaseBody();
+    this.exchange.releaseBody();
   }
 
   /** The request is taken to be over, though nobody showed its answer. */
   finishUnseen(): void {
-    if (this.isDone) return;
-    if (!this.#hasStatus) this.answered(200, []);
+    if (this.exchange.isDone) return;
+    if (!this.#hasStatus) this.exchange.answered(200, []);
     this.assumePrompt();
-    this.ended();
+    this.exchange.ended();
   }
 
   /** See `finishUnseen`. */
   assumePrompt(): void {
-    if (!this.isDone) this.promptAssumed();
+    if (!this.exchange.isDone) this.source.assumePrompt();
   }
 
   get target(): Target | undefined {
@@ -143,21 +140,12 @@ export class PickedRun extends RequestRun {
     return work?.expectedMs ?? Math.max(0, this.#plan.features.promptTokens - matchedTokens) / guessedTokensPerMs;
   }
 
-  /** The gateway passes whatever the engine answers, as it comes. */
-  protected override judge(status: number, head: Buffer): Verdict {
-    super.judge(status, head, true);
-    return "pass";
-  }
-
-  protected override passesOver(): boolean {
-    return false;
-  }
-
   #send({ upstream, body }: AttemptRequest): boolean {
     // A second attempt: the gateway has made it already.
     if (this.#isRouted) return this.#servedBy !== undefined;
     this.#isRouted = true;
-    const { exchange, received, removeHeaders, requestId, head, routed } = this.#request;
+    const { stream, received, removeHeaders, head, routed } = this.#request;
+    const { requestId } = this.#plan;
     const destinations = [addressOf(upstream.url)!, ...this.#fallbacks()];
     const setHeaders = lowerNames(upstream.headers);
     if (head.headers["x-request-id"] !== requestId) setHeaders.push("x-request-id", requestId);
@@ -166,7 +154,7 @@ export class PickedRun extends RequestRun {
     const scores = this.#parts.settings.scores ? this.#scores() : undefined;
     const removed = removeHeaders.filter((name) => !isNamed(setHeaders, name));
     routed();
-    exchange.route({ destinations, scores, setHeaders, removeHeaders: removed, body: pieces, isBodyChanged });
+    stream.route({ destinations, scores, setHeaders, removeHeaders: removed, body: pieces, isBodyChanged });
     return true;
   }
 
@@ -177,7 +165,7 @@ export class PickedRun extends RequestRun {
     const { targets, pool } = this.#plan;
     const { dryRunSelector } = this.#parts.context;
     const tried = new Set(this.#selection.target.engine.targets.map(({ key }) => key));
-    const restriction = { tried, onlyEngine: this.#plan.onlyEngine, accepts: this.#accepts };
+    const restriction = { tried, onlyEngine: this.#plan.onlyEngine, accepts: this.#answersAlone };
     while (found.length < this.#parts.settings.fallbacks && tried.size < targets.length) {
       const next = dryRunSelector.select(pool, targets, this.#plan, restriction);
       if (!next) break;
@@ -191,7 +179,7 @@ export class PickedRun extends RequestRun {
   #scores(): Readonly<Record<string, number>> | undefined {
     const { targets, pool, onlyEngine } = this.#plan;
     const { dryRunSelector } = this.#parts.context;
-    const restriction = { tried: noneTried, onlyEngine, accepts: this.#accepts };
+    const restriction = { tried: noneTried, onlyEngine, accepts: this.#answersAlone };
     const explained = explainSelection(dryRunSelector, pool, targets, this.#plan, restriction);
     if (!explained) return undefined;
     const { candidates } = explained.explanation;
@@ -206,12 +194,7 @@ export class PickedRun extends RequestRun {
     return scores;
   }
 
-  readonly #accepts = (target: Target): boolean => target.engine.role !== "prefill" && this.#isPossible(target);
-
-  #isPossible(target: Target): boolean {
-    const isServing = this.#servedBy === undefined || addressOf(target.engine.url) === this.#servedBy;
-    return isServing && isAllowed(target, this.#request.head.subset);
-  }
+  readonly #answersAlone = (target: Target): boolean => target.engine.role !== "prefill" && this.accepts(target);
 
   /** The gateway may have used a fallback: that engine has the load and the prompt then. */
   #follow(served: string): void {
@@ -221,15 +204,13 @@ export class PickedRun extends RequestRun {
     const target = this.#plan.targets.find(({ engine, usable }) => usable && addressOf(engine.url) === served);
     if (!target) return;
     this.#servedBy = served;
-    this.failed("connect", new EspalierError("upstream_connect_failed"));
+    this.exchange.failed("connect", new EspalierError("upstream_connect_failed"));
   }
 }
 
 /** Protocols that ask a decode engine first and then send the request again need a router that can. */
-export class GatewaySplit extends SplitSource {
-  override allows(protocol: TransferProtocol): boolean {
-    return protocol.order !== "decode_first" && super.allows(protocol);
-  }
+export function withoutDecodeFirst(split: SplitSource): SplitSource {
+  return new SplitSource(split.view, split.edit, (protocol) => protocol.order !== "decode_first");
 }
 
 /** The pace of a usual GPU, where none was learned. */

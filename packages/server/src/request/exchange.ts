@@ -3,9 +3,9 @@ import { asEspalierError, EspalierError, type Logger } from "@espalier/core";
 import {
   type FailureKind as AttemptFailureKind,
   type AttemptOwner,
+  type AttemptRequest,
   answerHeaders,
   dropHeader,
-  type Proxy as EngineProxy,
   PiecedBody,
   type RunningAttempt,
   retryAfterMs,
@@ -14,17 +14,17 @@ import {
   wireBody,
 } from "@espalier/engines";
 import type { FailureKind, Retries } from "@espalier/routing";
-import type { RelayMetrics } from "../data-plane/request-metrics.ts";
+import type { AttemptMetrics } from "../data-plane/request-metrics.ts";
 import { type BodyFilter, type ClientResponse, ResponseSink } from "./response-sink.ts";
 
-/** One engine as the relay sees it. */
+/** One engine as an exchange sees it. */
 export interface Engine extends Upstream {
   /** Replaces the request's body for this engine. */
   readonly body?: readonly Buffer[] | undefined;
 }
 
 /** One client's request. */
-export interface RelayedRequest {
+export interface ExchangedRequest {
   readonly method: string;
   /** With the query; begins with a slash. */
   readonly path: string;
@@ -39,12 +39,18 @@ export interface RelayedRequest {
   readonly answerDueMs?: number;
 }
 
-/** Shared by all relays. */
-export interface RelayParts {
-  readonly proxy: Pick<EngineProxy, "attempt">;
-  /** Statuses after which another engine is tried; 429 is one. */
-  readonly retryStatuses: ReadonlySet<number>;
-  readonly relayMetrics: RelayMetrics;
+/** Brings attempts to engines: over HTTP, or on a gateway's stream. */
+export interface Carrier {
+  /** See `Proxy.attempt`. */
+  attempt(owner: AttemptOwner, request: AttemptRequest): RunningAttempt;
+  /** Whether it has passed an answer on before anybody could judge it, so that the first one is the client's. */
+  readonly isFinal?: boolean;
+}
+
+/** Shared by exchanges over one carrier. */
+export interface ExchangeParts {
+  readonly carrier: Carrier;
+  readonly attemptMetrics: AttemptMetrics;
   readonly logger: Logger;
 }
 
@@ -60,7 +66,7 @@ export interface AttemptFailure {
   readonly error: EspalierError;
 }
 
-export type RelayOutcome =
+export type ExchangeOutcome =
   /** `bytes` is the size of the body that was written. */
   | { readonly kind: "completed"; readonly status: number; readonly bytes: number }
   /** Nothing was written: the caller answers the error. */
@@ -77,29 +83,82 @@ export type RelayOutcome =
 export type Verdict = "pass" | "decline" | "more" | "unknown_model" | AnswerFault;
 
 /** Whether a request was not taken, by the status of the error with which its answer begins. */
-export function isRefusal(status: number): boolean {
+function isRefusal(status: number): boolean {
   return status < 500 || status === 503;
 }
 
-/** The engine of the next attempt: undefined when none is left, `later` when the subclass will call `proceed`. */
+/** The engine of the next attempt: undefined when none is left, `later` when `proceed` will be called. */
 export type NextEngine = Engine | "later" | undefined;
+
+/**
+ * What the head of an answer says. `pass_over` asks another engine where the retry budget allows it, `decline` asks
+ * one in any case.
+ */
+export type HeadVerdict = "pass" | "pass_over" | "decline";
+
+/** What a source does with its exchange. */
+export type ExchangeControl = Pick<Exchange, "launch" | "proceed" | "refuse" | "withdraw" | "crash">;
+
+/** Reads the body of an answer in transit. */
+interface BodyReader {
+  /** See `AttemptOwner`. */
+  readonly awaitsContent: boolean;
+  /** The filter that reads or changes the body. */
+  filter(status: number, contentType: string): BodyFilter | undefined;
+  /** The first byte of the body arrived from the engine. */
+  firstByte(): void;
+}
+
+/** Where the answer comes from: the engines of a pool, or backends outside the fleet. Chooses and accounts for attempts. */
+export interface AnswerSource {
+  readonly retries: Retries;
+  readonly reader: BodyReader;
+  /** The client is there. Calls `launch`, now or later. */
+  start(exchange: ExchangeControl): void;
+  /** Chooses the engine of the next attempt. Must not choose one that failed. */
+  choose(): NextEngine;
+  /** The attempt at the chosen engine is being sent. */
+  started(): void;
+  /**
+   * The attempt failed through the engine's fault. Called before another engine is chosen. A failure of kind `status`
+   * may still be followed by `answering`: when no engine is left, the client gets that same answer. Not called when
+   * the client went away or the request's own deadline passed.
+   */
+  failed(failure: AttemptFailure): void;
+  /** @param headers the engine's, alternating; none for an error with status 200 */
+  judgeHead(status: number, headers: readonly Buffer[]): HeadVerdict;
+  /** Checks the beginning of a body. At 64 KiB, or at the end of the body, it passes unless declined. */
+  judge(status: number, head: Buffer, ended: boolean): Verdict;
+  /** The headers of the client's answer. @param pairs those of the engine, flat, which it may change */
+  clientHeaders(pairs: string[]): readonly string[];
+  /** The client gets this answer, and there are no more attempts. @param headers the engine's, as flat pairs */
+  answering(status: number, headers: readonly string[]): void;
+  /** The request is over. Called once. */
+  ended(outcome: ExchangeOutcome): void;
+}
 
 /** A longer beginning of an answer passes without a final verdict. */
 const maxJudgedBytes = 64 * 1024;
 
 const noBytes = Buffer.alloc(0);
 
+/** An engine's headers with own ones, which replace those of the same names. @param own names in lower case */
+export function withOwnHeaders(pairs: string[], own: readonly string[]): readonly string[] {
+  for (let i = 0; i < own.length; i += 2) dropHeader(pairs, own[i]!);
+  return pairs.concat(own);
+}
+
 /**
  * Gives one client the answer of one of several engines. Makes attempts one at a time until an answer's first byte, and
- * from then on relays that engine's bytes. Withholds the engine's headers until the first byte of its body: engines
+ * from then on passes that engine's bytes on. Withholds the engine's headers until the first byte of its body: engines
  * send headers when they accept a request, long before the prompt is processed, and another engine can take over until
- * a byte was sent. Subclasses choose the engines and account for the attempts.
+ * a byte was sent. Its source chooses the engines, and its carrier brings attempts to them.
  */
-export abstract class Relay implements AttemptOwner {
-  protected readonly retries: Retries;
-  readonly #parts: RelayParts;
-  readonly #request: RelayedRequest;
+export class Exchange implements AttemptOwner {
+  readonly #parts: ExchangeParts;
+  readonly #request: ExchangedRequest;
   readonly #response: ClientResponse;
+  readonly #source: AnswerSource;
   readonly #sink: ResponseSink;
   /** The client's body, and the one sent to the engine of the present attempt. */
   #body: WireBody = null;
@@ -119,100 +178,74 @@ export abstract class Relay implements AttemptOwner {
   #draining = false;
   #done = false;
 
-  protected constructor(parts: RelayParts, request: RelayedRequest, response: ClientResponse, retries: Retries) {
+  constructor(parts: ExchangeParts, request: ExchangedRequest, response: ClientResponse, source: AnswerSource) {
     this.#parts = parts;
     this.#request = request;
     this.#response = response;
     this.#sink = new ResponseSink(response);
-    this.retries = retries;
+    this.#source = source;
   }
 
-  /** Chooses the engine of the next attempt. Must not choose one that failed. */
-  protected abstract choose(): NextEngine;
-  /** The attempt at the chosen engine is being sent. */
-  protected abstract attemptStarted(): void;
-  /**
-   * The attempt failed through the engine's fault. Called before another engine is chosen. A failure of kind `status`
-   * may still be followed by `answerStarted`: when no engine is left, the client gets that same answer. Not called when
-   * the client went away or the request's own deadline passed.
-   */
-  protected abstract attemptFailed(failure: AttemptFailure): void;
-  /** Checks the beginning of a body. At 64 KiB, or at the end of the body, it passes unless declined. */
-  protected abstract judge(status: number, head: Buffer, ended: boolean): Verdict;
-  /** The filter that reads or changes the body in transit. */
-  protected abstract bodyFilter(status: number, contentType: string): BodyFilter | undefined;
-  /** See `AttemptOwner`. */
-  abstract readonly awaitsContent: boolean;
-  /** Flat pairs, names in lower case, for the client's response. They replace the engine's headers of the same names. */
-  protected abstract responseHeaders(): readonly string[];
-  /** The client gets this answer, and there are no more attempts. @param headers the engine's, as flat pairs */
-  protected abstract answerStarted(status: number, headers: readonly string[]): void;
-  /** The first byte of the body arrived from the engine. */
-  protected abstract firstByte(): void;
-  /** The request is over. Called once. */
-  protected abstract settled(outcome: RelayOutcome): void;
-
-  /** Whether another engine may do better than one that answers with this status. */
-  protected passesOver(status: number): boolean {
-    return this.#parts.retryStatuses.has(status);
-  }
-
-  protected get isDone(): boolean {
+  get isDone(): boolean {
     return this.#done;
   }
 
-  /** Watches the client from now on. @returns whether it is still connected */
-  protected open(): boolean {
-    if (this.#response.destroyed) {
-      this.#clientClosed();
-      return false;
-    }
-    this.#response.once("close", () => this.#clientClosed());
-    return true;
+  get awaitsContent(): boolean {
+    return this.#source.reader.awaitsContent;
   }
 
-  /** Makes the first attempt. */
-  protected launch(): void {
-    if (this.#done) return;
-    if (!this.#request.path.startsWith("/")) {
-      this.#fail(new EspalierError("bad_request", "The path has no leading slash."));
+  /** Watches the client from now on, and has the source begin. */
+  start(): void {
+    if (this.#response.destroyed) {
+      this.#clientClosed();
       return;
     }
-    this.retries.begin();
+    this.#response.once("close", () => this.#clientClosed());
     try {
-      this.#body = wireBody(this.#request.body);
-      this.#launch(this.choose());
+      this.#source.start(this);
     } catch (thrown) {
       this.crash(thrown);
     }
   }
 
-  /** Tells that what `choose` waited for is ready: calls it again. */
-  protected proceed(): void {
+  /** Makes the first attempt. */
+  launch(): void {
+    if (this.#done) return;
+    if (!this.#request.path.startsWith("/")) {
+      this.#fail(new EspalierError("bad_request", "The path has no leading slash."));
+      return;
+    }
+    this.#source.retries.begin();
+    this.#body = wireBody(this.#request.body);
+    this.proceed();
+  }
+
+  /** Has the source choose, and makes the attempt; also when what it waited for is ready. */
+  proceed(): void {
     if (this.#done) return;
     try {
-      this.#launch(this.choose());
+      this.#launch(this.#source.choose());
     } catch (thrown) {
       this.crash(thrown);
     }
   }
 
   /** Ends the request with an error; no further attempts are made. */
-  protected refuse(error: EspalierError): void {
+  refuse(error: EspalierError): void {
     this.#close(error);
   }
 
   /**
    * Ends the current attempt as a failure of kind `withdrawn`. Does nothing once a byte of its answer was sent to the
-   * client, or when it is over. Must not be called inside a hook.
+   * client, or when it is over. Must not be called by the source while the exchange calls it.
    */
-  protected withdrawAttempt(): void {
-    if (this.#done || this.#committed || !this.#attempt) return;
+  withdraw(): void {
+    if (this.#done || this.#committed || !this.#attempt || this.#isFinal) return;
     this.#giveUp("withdrawn", new EspalierError("upstream_reset"));
   }
 
-  /** A hook threw, or the code has a defect. No exception may reach undici. */
-  protected crash(thrown: unknown): void {
+  /** The code has a defect. No exception may reach undici. */
+  crash(thrown: unknown): void {
     if (this.#done) return;
     this.#parts.logger.error("a request failed through a defect", { requestId: this.#request.requestId, thrown });
     this.#attempt?.cancel();
@@ -221,7 +254,12 @@ export abstract class Relay implements AttemptOwner {
 
   answered(status: number, rawHeaders: readonly Buffer[]): boolean {
     try {
-      if (this.passesOver(status) && this.#passOver(status, rawHeaders)) return false;
+      const verdict = this.#isFinal ? "pass" : this.#source.judgeHead(status, rawHeaders);
+      if (verdict === "pass_over" && this.#passOver(status, rawHeaders)) return false;
+      if (verdict === "decline") {
+        this.#lost("declined", statusError(status));
+        return false;
+      }
     } catch (thrown) {
       this.crash(thrown);
       return false;
@@ -257,7 +295,7 @@ export abstract class Relay implements AttemptOwner {
         if (rest !== undefined) this.#sink.write(rest);
       }
       this.#sink.end();
-      this.#parts.relayMetrics.answered.add();
+      this.#parts.attemptMetrics.answered.add();
       this.#finish({ kind: "completed", status: this.#status, bytes: this.#sink.bytes });
     } catch (thrown) {
       this.crash(thrown);
@@ -269,7 +307,7 @@ export abstract class Relay implements AttemptOwner {
   }
 
   refused(error: EspalierError): void {
-    this.#parts.relayMetrics.abandoned.add();
+    this.#parts.attemptMetrics.abandoned.add();
     this.#close(error);
   }
 
@@ -287,7 +325,7 @@ export abstract class Relay implements AttemptOwner {
       if (engine === "later") return;
       const failure = this.#try(engine);
       if (failure === undefined) return;
-      engine = this.retries.after(failure, false, () => this.choose());
+      engine = this.#source.retries.after(failure, false, () => this.#source.choose());
     }
     this.#fail(this.#lastError ?? new EspalierError("no_engine_available"));
   }
@@ -297,17 +335,17 @@ export abstract class Relay implements AttemptOwner {
     const { method, path, headers, answerDueMs } = this.#request;
     this.#status = 0;
     this.#judgedHead = undefined;
-    this.attemptStarted();
+    this.#source.started();
     try {
       this.#sent = engine.body ? wireBody(engine.body) : this.#body;
-      this.#attempt = this.#parts.proxy.attempt(this, {
+      this.#attempt = this.#parts.carrier.attempt(this, {
         upstream: engine,
         method,
         path,
         headers,
         body: this.#sent,
         deadlineMs: answerDueMs ?? Number.POSITIVE_INFINITY,
-        resends: this.retries,
+        resends: this.#source.retries,
       });
     } catch (thrown) {
       return this.#lose("connect", asEspalierError(thrown));
@@ -316,19 +354,25 @@ export abstract class Relay implements AttemptOwner {
     return this.#lose("overloaded", new EspalierError("overloaded", "The engine's queue is full."));
   }
 
+  get #isFinal(): boolean {
+    return this.#parts.carrier.isFinal === true;
+  }
+
   /** Counts and reports a failed attempt. */
   #lose(kind: FailureKind, error: EspalierError): FailureKind {
-    this.#parts.relayMetrics.failed[kind].add();
+    this.#parts.attemptMetrics.failed[kind].add();
     this.#attempt = undefined;
     this.#lastError = error;
-    this.attemptFailed({ kind, beforeFirstByte: !this.#committed, error });
+    this.#source.failed({ kind, beforeFirstByte: !this.#committed, error });
     return kind;
   }
 
   #lost(kind: FailureKind, error: EspalierError): void {
     try {
       this.#lose(kind, error);
-      const next = this.#committed ? undefined : this.retries.after(kind, this.#status > 0, () => this.choose());
+      const next = this.#committed
+        ? undefined
+        : this.#source.retries.after(kind, this.#status > 0, () => this.#source.choose());
       if (next !== undefined) this.#launch(next);
       else this.#close(error);
     } catch (thrown) {
@@ -342,14 +386,14 @@ export abstract class Relay implements AttemptOwner {
    * @returns false when there is no other engine or no budget: the answer is then used
    */
   #passOver(status: number, rawHeaders: readonly Buffer[]): boolean {
-    if (!this.retries.mayCharge()) return false;
-    const error = new EspalierError("no_engine_available", `The engine answered with status ${status}.`);
+    if (!this.#source.retries.mayCharge()) return false;
+    const error = statusError(status);
     this.#lastError = error;
     const answer = { status, retryAfterMs: retryAfterMs(rawHeaders) };
-    this.attemptFailed({ kind: "status", beforeFirstByte: true, error, ...answer });
-    const next = this.retries.charged(() => this.choose());
+    this.#source.failed({ kind: "status", beforeFirstByte: true, error, ...answer });
+    const next = this.#source.retries.charged(() => this.#source.choose());
     if (next === undefined) return false;
-    this.#parts.relayMetrics.failed.status.add();
+    this.#parts.attemptMetrics.failed.status.add();
     this.#launch(next);
     return true;
   }
@@ -362,22 +406,7 @@ export abstract class Relay implements AttemptOwner {
   #begin(chunk: Buffer | undefined, ended: boolean): Buffer | undefined {
     const head = this.#judgedHead ? Buffer.concat([this.#judgedHead, chunk ?? noBytes]) : chunk;
     this.#judgedHead = undefined;
-    if (head !== undefined || ended) {
-      const verdict = this.judge(this.#status, head ?? noBytes, ended);
-      if (verdict === "decline") {
-        this.#giveUp("declined", new EspalierError("no_engine_available"));
-        return undefined;
-      }
-      if (verdict === "unknown_model") {
-        this.#giveUp("unknown_model", new EspalierError("model_not_found", undefined, { param: "model" }));
-        return undefined;
-      }
-      if (verdict === "more" && head !== undefined && !ended && head.length < maxJudgedBytes) {
-        this.#judgedHead = Buffer.from(head);
-        return undefined;
-      }
-      if (typeof verdict === "object" && this.#giveUpFaulty(verdict)) return undefined;
-    }
+    if ((head !== undefined || ended) && !this.#isPassed(head, ended)) return undefined;
     const headers = this.#writeHead();
     if (headers instanceof EspalierError) {
       this.#giveUp("protocol", headers);
@@ -385,9 +414,27 @@ export abstract class Relay implements AttemptOwner {
     }
     this.#committed = true;
     this.releaseBody();
-    this.answerStarted(this.#status, headers);
-    if (head !== undefined) this.firstByte();
+    this.#source.answering(this.#status, headers);
+    if (head !== undefined) this.#source.reader.firstByte();
     return head;
+  }
+
+  /** @returns whether the client gets the answer that begins so; if not, more of it is awaited, or it was given up */
+  #isPassed(head: Buffer | undefined, ended: boolean): boolean {
+    const verdict = this.#source.judge(this.#status, head ?? noBytes, ended || this.#isFinal);
+    if (verdict === "pass" || this.#isFinal) return true;
+    if (verdict === "decline") {
+      this.#giveUp("declined", new EspalierError("no_engine_available"));
+      return false;
+    }
+    if (verdict === "unknown_model") {
+      this.#giveUp("unknown_model", new EspalierError("model_not_found", undefined, { param: "model" }));
+      return false;
+    }
+    if (typeof verdict === "object") return !this.#giveUpFaulty(verdict);
+    if (head === undefined || ended || head.length >= maxJudgedBytes) return true;
+    this.#judgedHead = Buffer.from(head);
+    return false;
   }
 
   /** @returns the engine's headers that the client may see, or why they cannot be written: then nothing was written */
@@ -396,13 +443,11 @@ export abstract class Relay implements AttemptOwner {
     const isEvents = contentType.startsWith("text/event-stream");
     const bodiless = this.#request.method === "HEAD" || this.#status === 204 || this.#status === 304;
     // A compressed body cannot be read, and a filter that looks for the end of an event would hold all of it back.
-    const filter = bodiless || encoded ? undefined : this.bodyFilter(this.#status, contentType);
+    const filter = bodiless || encoded ? undefined : this.#source.reader.filter(this.#status, contentType);
     // A stream may need an error frame at its end.
     if (filter?.changesLength || isEvents) dropHeader(pairs, "content-length");
-    const extra = this.responseHeaders();
-    for (let i = 0; i < extra.length; i += 2) dropHeader(pairs, extra[i]!);
     try {
-      this.#sink.begin(this.#status, pairs.concat(extra), filter);
+      this.#sink.begin(this.#status, this.#source.clientHeaders(pairs), filter);
     } catch (thrown) {
       return new EspalierError("upstream_protocol_error", undefined, { cause: thrown });
     }
@@ -411,7 +456,7 @@ export abstract class Relay implements AttemptOwner {
   }
 
   /** Releases the bodies: nothing is resent once the answer has begun, or once another has the request. */
-  protected releaseBody(): void {
+  releaseBody(): void {
     for (const body of [this.#body, this.#sent]) if (body instanceof PiecedBody) body.release();
     this.#body = null;
     this.#sent = null;
@@ -427,7 +472,10 @@ export abstract class Relay implements AttemptOwner {
       return true;
     }
     const attempt = this.#attempt;
-    if (!isRefusal(status) || !this.passesOver(status) || !this.#passOver(status, [])) return false;
+    const verdict = isRefusal(status) ? this.#source.judgeHead(status, []) : "pass";
+    if (verdict === "decline") this.#giveUp("declined", statusError(status));
+    if (verdict !== "pass_over") return verdict === "decline";
+    if (!this.#passOver(status, [])) return false;
     attempt?.cancel();
     return true;
   }
@@ -441,7 +489,7 @@ export abstract class Relay implements AttemptOwner {
   #clientClosed(): void {
     if (this.#done) return;
     this.#attempt?.cancel();
-    if (this.#attempt) this.#parts.relayMetrics.abandoned.add();
+    if (this.#attempt) this.#parts.attemptMetrics.abandoned.add();
     this.#finish({ kind: "client_closed" });
   }
 
@@ -457,13 +505,16 @@ export abstract class Relay implements AttemptOwner {
   }
 
   #fail(error: EspalierError): void {
-    this.#finish({ kind: "failed", error: this.retries.verdict(error) });
+    this.#finish({ kind: "failed", error: this.#source.retries.verdict(error) });
   }
 
-  #finish(outcome: RelayOutcome): void {
+  #finish(outcome: ExchangeOutcome): void {
     if (this.#done) return;
     this.#done = true;
-    this.#parts.relayMetrics.responseBytes(this.#sink.bytes);
-    this.settled(outcome);
+    this.#parts.attemptMetrics.responseBytes(this.#sink.bytes);
+    this.#source.ended(outcome);
   }
 }
+
+const statusError = (status: number): EspalierError =>
+  new EspalierError("no_engine_available", `The engine answered with status ${status}.`);

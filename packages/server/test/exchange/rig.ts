@@ -15,17 +15,21 @@ import { createProxy, type ProxyOptionsInput, requestHeaders } from "@espalier/e
 import { createRetryBudget, createRetryMeters, Retries, type RetryBudgetOptions } from "@espalier/routing";
 import { waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";
-import { createRelayMetrics } from "../../src/data-plane/request-metrics.ts";
+import { createAttemptMetrics } from "../../src/data-plane/request-metrics.ts";
 import {
+  type AnswerSource,
   type AttemptFailure,
+  type Carrier,
   type Engine,
+  Exchange,
+  type ExchangeControl,
+  type ExchangedRequest,
+  type ExchangeOutcome,
+  type HeadVerdict,
   type NextEngine,
-  Relay,
-  type RelayedRequest,
-  type RelayOutcome,
-  type RelayParts,
   type Verdict,
-} from "../../src/request/relay.ts";
+  withOwnHeaders,
+} from "../../src/request/exchange.ts";
 import type { BodyFilter } from "../../src/request/response-sink.ts";
 import { listen } from "./engines.ts";
 
@@ -40,11 +44,11 @@ export interface SeenFailure extends AttemptFailure {
 }
 
 export type SeenOutcome =
-  | Exclude<RelayOutcome, { readonly kind: "failed" }>
-  | (Extract<RelayOutcome, { readonly kind: "failed" }> & { readonly failures: readonly SeenFailure[] });
+  | Exclude<ExchangeOutcome, { readonly kind: "failed" }>
+  | (Extract<ExchangeOutcome, { readonly kind: "failed" }> & { readonly failures: readonly SeenFailure[] });
 
-/** What a test has of a relay's hooks; the rig's own where it is left out. */
-export interface Exchange extends Pick<RelayedRequest, "method" | "path" | "body" | "family"> {
+/** What a test has of a request and its source; the rig's own where it is left out. */
+export interface Scripted extends Pick<ExchangedRequest, "method" | "path" | "body" | "family"> {
   readonly headers: readonly string[];
   readonly ownHeaders: readonly string[];
   readonly forwardAuthorization: boolean;
@@ -65,46 +69,57 @@ export interface Observer {
   firstByte(upstream: Upstream): void;
 }
 
-/** A relay whose hooks are a test's. */
-class RigRelay extends Relay {
-  readonly #exchange: RigExchange;
+/** A source that does what a test says. */
+class RigSource implements AnswerSource {
+  readonly reader: AnswerSource["reader"] = {
+    awaitsContent: false,
+    filter: (status, contentType) => {
+      this.#status = status;
+      return this.#script.bodyFilter?.(status, contentType);
+    },
+    firstByte: () => this.#script.observer.firstByte?.(this.#upstream!),
+  };
+  readonly retries: Retries;
+  readonly #retryStatuses: ReadonlySet<number>;
+  readonly #script: Script;
   readonly #ended: (outcome: SeenOutcome) => void;
   readonly #failures: SeenFailure[] = [];
+  #exchange!: ExchangeControl;
   #upstream: Upstream | undefined;
   #later: { readonly chosen: Upstream | undefined } | undefined;
   #attempts = 0;
   #status = 0;
 
-  constructor(
-    parts: RelayParts,
-    request: RelayedRequest,
-    response: ServerResponse,
-    exchange: RigExchange,
-    ended: (outcome: SeenOutcome) => void,
-  ) {
-    super(parts, request, response, exchange.retries);
-    this.#exchange = exchange;
+  constructor(retryStatuses: ReadonlySet<number>, script: Script, ended: (outcome: SeenOutcome) => void) {
+    this.retries = script.retries;
+    this.#retryStatuses = retryStatuses;
+    this.#script = script;
     this.#ended = ended;
   }
 
-  start(): void {
-    if (this.open()) this.launch();
+  start(exchange: ExchangeControl): void {
+    this.#exchange = exchange;
+    exchange.launch();
   }
 
-  protected choose(): NextEngine {
+  judgeHead(status: number): HeadVerdict {
+    return this.#retryStatuses.has(status) ? "pass_over" : "pass";
+  }
+
+  choose(): NextEngine {
     if (this.#later) {
       const { chosen } = this.#later;
       this.#later = undefined;
       return this.#try(chosen);
     }
-    const chosen = this.#exchange.next(this.#failures);
+    const chosen = this.#script.next(this.#failures);
     if (!(chosen instanceof Promise)) return this.#try(chosen);
     chosen
       .then((upstream) => {
         this.#later = { chosen: upstream };
-        this.proceed();
+        this.#exchange.proceed();
       })
-      .catch((thrown) => this.crash(thrown));
+      .catch((thrown) => this.#exchange.crash(thrown));
     return "later";
   }
 
@@ -113,50 +128,39 @@ class RigRelay extends Relay {
     return upstream;
   }
 
-  protected attemptStarted(): void {
+  started(): void {
     const attempt = this.#attempts++;
     const withdraw = (): void => {
-      if (this.#attempts === attempt + 1) this.withdrawAttempt();
+      if (this.#attempts === attempt + 1) this.#exchange.withdraw();
     };
-    this.#exchange.observer.attemptStarted?.(this.#upstream!, attempt, withdraw);
+    this.#script.observer.attemptStarted?.(this.#upstream!, attempt, withdraw);
   }
 
-  protected attemptFailed(failure: AttemptFailure): void {
+  failed(failure: AttemptFailure): void {
     const seen = { ...failure, upstream: this.#upstream! };
     this.#failures.push(seen);
-    this.#exchange.observer.attemptFailed?.(this.#upstream!, seen);
+    this.#script.observer.attemptFailed?.(this.#upstream!, seen);
   }
 
-  protected judge(status: number, head: Buffer, ended: boolean): Verdict {
+  judge(status: number, head: Buffer, ended: boolean): Verdict {
     this.#status = status;
-    return this.#exchange.judge?.(this.#upstream!, status, head, ended) ?? "pass";
+    return this.#script.judge?.(this.#upstream!, status, head, ended) ?? "pass";
   }
 
-  protected bodyFilter(status: number, contentType: string): BodyFilter | undefined {
-    this.#status = status;
-    return this.#exchange.bodyFilter?.(status, contentType);
+  clientHeaders(pairs: string[]): readonly string[] {
+    return withOwnHeaders(pairs, this.#script.observer.responseHeaders?.(this.#upstream!, this.#status) ?? []);
   }
 
-  readonly awaitsContent = false;
-
-  protected responseHeaders(): readonly string[] {
-    return this.#exchange.observer.responseHeaders?.(this.#upstream!, this.#status) ?? [];
+  answering(status: number, headers: readonly string[]): void {
+    this.#script.observer.responseStarted?.(this.#upstream!, status, headers);
   }
 
-  protected answerStarted(status: number, headers: readonly string[]): void {
-    this.#exchange.observer.responseStarted?.(this.#upstream!, status, headers);
-  }
-
-  protected firstByte(): void {
-    this.#exchange.observer.firstByte?.(this.#upstream!);
-  }
-
-  protected settled(outcome: RelayOutcome): void {
+  ended(outcome: ExchangeOutcome): void {
     this.#ended(outcome.kind === "failed" ? { ...outcome, failures: this.#failures } : outcome);
   }
 }
 
-type RigExchange = Pick<Exchange, "next" | "observer" | "retries"> & Partial<Pick<Exchange, "judge" | "bodyFilter">>;
+type Script = Pick<Scripted, "next" | "observer" | "retries"> & Partial<Pick<Scripted, "judge" | "bodyFilter">>;
 
 export interface RigOptions {
   /** URLs of the engines in order of preference, with keys `a`, `b`, ... */
@@ -167,9 +171,9 @@ export interface RigOptions {
   readonly time?: { readonly clock: Clock; readonly scheduler: Scheduler };
   readonly meter?: Meter;
   /** Makes attempts in place of the proxy. */
-  readonly attempt?: RelayParts["proxy"]["attempt"];
+  readonly attempt?: Carrier["attempt"];
   /** Replaces parts of each exchange. */
-  readonly exchange?: (response: ServerResponse) => Partial<Exchange>;
+  readonly exchange?: (response: ServerResponse) => Partial<Scripted>;
 }
 
 export interface Rig {
@@ -198,11 +202,12 @@ export async function createRig(setup: RigOptions): Promise<Rig> {
   const { retry = {}, ...options } = setup.options ?? {};
   let active = 0;
   const proxy = { ...createProxy({ clock, scheduler, options }), activeStreams: () => active };
-  const parts: RelayParts = {
-    ...{ proxy: setup.attempt ? { attempt: setup.attempt } : proxy, logger: silentLogger },
-    ...{ relayMetrics: createRelayMetrics(meter) },
-    retryStatuses: new Set([429, ...(retry.retryStatuses ?? [502, 503, 504])]),
+  const parts = {
+    carrier: setup.attempt ? { attempt: setup.attempt } : proxy,
+    logger: silentLogger,
+    attemptMetrics: createAttemptMetrics(meter),
   };
+  const retryStatuses = new Set([429, ...(retry.retryStatuses ?? [502, 503, 504])]);
   const budget = createRetryBudget(clock, { budgetRatio: 0.2, budgetMinimum: 50, ...retry });
   const retryMeters = createRetryMeters(meter);
   const createRetries = (): Retries => new Retries(budget, retryMeters);
@@ -229,12 +234,12 @@ export async function createRig(setup: RigOptions): Promise<Rig> {
     const changes = setup.exchange?.(response) ?? {};
     const { forwardAuthorization = false, ownHeaders = [], headers = message.rawHeaders, deadlineMs, ...own } = changes;
     const source = { headers, ownHeaders, forwardAuthorization, withheld: new Set<string>(), requestId: "request-1" };
-    const request: RelayedRequest = {
+    const request: ExchangedRequest = {
       ...{ method: message.method ?? "", path: message.url ?? "", headers: requestHeaders(source) },
       ...{ body, requestId: "request-1", family: "openai", ...own },
       ...(deadlineMs !== undefined && { answerDueMs: deadlineMs }),
     };
-    const exchange = {
+    const script = {
       next: (tried: readonly unknown[]) => upstreams[tried.length],
       observer,
       retries: createRetries(),
@@ -246,7 +251,7 @@ export async function createRig(setup: RigOptions): Promise<Rig> {
         active -= 1;
         resolve(seen);
       };
-      new RigRelay(parts, request, response, exchange, ended).start();
+      new Exchange(parts, request, response, new RigSource(retryStatuses, script, ended)).start();
     });
     outcomes.push(outcome);
     if (outcome.kind === "failed") answerError(response, outcome);
@@ -262,7 +267,7 @@ export async function createRig(setup: RigOptions): Promise<Rig> {
   return { proxy, createRetries, port, responses, outcomes, events, failures, outcome };
 }
 
-function answerError(response: ServerResponse, outcome: RelayOutcome & { kind: "failed" }): void {
+function answerError(response: ServerResponse, outcome: ExchangeOutcome & { kind: "failed" }): void {
   const { status, headers, body } = errorResponse("openai", outcome.error);
   response.writeHead(status, headers).end(body);
 }

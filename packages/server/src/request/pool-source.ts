@@ -1,4 +1,4 @@
-import { type AnswerFault, isUnknownModelAnswer, readAnswerHead } from "@espalier/api";
+import { type AnswerFault, isUnknownModelAnswer } from "@espalier/api";
 import { EspalierError } from "@espalier/core";
 import { areAsleep, type Permit, retryAfterMs, type Target } from "@espalier/engines";
 import type { AdmissionRequest, LegEdits } from "@espalier/routing";
@@ -13,47 +13,49 @@ import {
   RequestLifecycle,
   type RequestQueue,
   type Restriction,
-  Retries,
+  type Retries,
   type Selection,
 } from "@espalier/routing";
 import { AdapterRun } from "../adapters/adapter-run.ts";
-import { describeDecision } from "../admin/decision-feed.ts";
-import type { Diversion } from "../overflow/overflow-run.ts";
+import type { Diversion } from "../overflow/overflow-source.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
+import { announceDecision } from "./announce-decision.ts";
+import { type AnswerListener, AnswerReader } from "./answer-reader.ts";
+import {
+  type AnswerSource,
+  type AttemptFailure,
+  type Engine,
+  type ExchangeControl,
+  type ExchangeOutcome,
+  type HeadVerdict,
+  type NextEngine,
+  type Verdict,
+  withOwnHeaders,
+} from "./exchange.ts";
 import { engineHeaders, HttpPair, pullEdits, rankFields } from "./http-pair.ts";
 import { dropBody, type PlannedRequest } from "./planned-request.ts";
-import { type AttemptFailure, type Engine, type NextEngine, Relay, type RelayOutcome, type Verdict } from "./relay.ts";
 import { reportEnd } from "./request-end.ts";
-import { type AnswerWatch, type ClientResponse, watchAnswer } from "./response-sink.ts";
 
-/** The part of the router's context that a run uses. */
-type RunContext = Pick<
+/** What the source uses itself, and what its parts use. */
+type SourceContext = Pick<
   RouterContext,
-  | "adapterLoader"
-  | "adapterUse"
-  | "admission"
   | "clock"
-  | "decisionLog"
-  | "decisions"
   | "drain"
-  | "fleet"
-  | "hooks"
-  | "logger"
-  | "memory"
-  | "mesh"
-  | "metrics"
-  | "prefix"
-  | "proxy"
   | "dryRunSelector"
+  | "fleet"
+  | "prefix"
   | "random"
-  | "recorder"
-  | "relay"
+  | "exchange"
   | "selector"
   | "split"
   | "storedResponses"
-  | "tracer"
->;
+> &
+  ConstructorParameters<typeof AdapterRun>[0] &
+  ConstructorParameters<typeof HttpPair>[0] &
+  Parameters<typeof announceDecision>[0] &
+  Parameters<typeof queueOf>[0] &
+  Parameters<typeof reportEnd>[0];
 
 /**
  * Writes an error to a client that has received nothing yet.
@@ -62,16 +64,33 @@ type RunContext = Pick<
  */
 export type AnswerError = (error: EspalierError, attempted: readonly string[]) => void;
 
+/** What else limits and follows the choice of an engine. */
+export interface EngineChoice {
+  accepts(target: Target): boolean;
+  /** @param selection undefined when no engine is left */
+  chosen(selection: Selection<Target> | undefined): void;
+}
+
+interface SourceOptions {
+  readonly answerError: AnswerError;
+  readonly retries: Retries;
+  /** Its way to overflow backends; undefined when there is none. */
+  readonly diversion?: Diversion | undefined;
+  readonly choice?: EngineChoice;
+}
+
 /**
- * One request from its plan to its end. Carries the lifecycle of `routing` to engines over HTTP, feeds the engines'
- * circuit breakers, reads usage from the passing answer, and reports to the client, metrics, log and trace.
+ * Engines of a pool as the source of one request's answer. Carries the lifecycle of `routing` to them, feeds their
+ * circuit breakers, and reports the end to the client, metrics, log and trace.
  */
-export class RequestRun extends Relay implements RequestCarrier<Target> {
-  readonly #context: RunContext;
+export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<Target> {
+  readonly retries: Retries;
+  readonly reader: AnswerReader;
+  readonly #context: SourceContext;
   readonly #plan: PlannedRequest;
+  readonly #options: SourceOptions;
   readonly #lifecycle: RequestLifecycle<Target>;
-  readonly #answerError: AnswerError;
-  readonly #diversion: Diversion | undefined;
+  #exchange!: ExchangeControl;
   /** Undefined in a pool without KV transfer. */
   readonly #pair: HttpPair | undefined;
   /** Undefined for a request without a LoRA adapter. */
@@ -84,41 +103,24 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   #permit: Permit | undefined;
   /** Of an engine whose client errors are suspect, while another one is asked whether it gives one too. */
   #suspect: Permit | undefined;
-  /** The fault with which the present answer begins. */
-  #fault: AnswerFault | undefined;
-  #hasContent = false;
-  #watch: AnswerWatch | undefined;
-  /** Estimated from a stream's chunks. */
-  #outputTokens = 0;
   /** When it was queued, on the monotonic clock; NaN while it is not. */
   #waitingMs = Number.NaN;
   #hasTurn = false;
   #hasWaited = false;
   #dispatchedMs = Number.NaN;
-  #firstByteMs = Number.NaN;
-  #isStream = false;
 
-  /**
-   * @param diversion its way to overflow backends; undefined when there is none
-   */
-  constructor(
-    context: RunContext,
-    plan: PlannedRequest,
-    response: ClientResponse,
-    answerError: AnswerError,
-    diversion?: Diversion,
-  ) {
-    const { relay, split, clock, prefix } = context;
-    const retries = new Retries(relay.retryBudget, relay.retryMeters);
-    super(relay, plan, response, retries);
+  constructor(context: SourceContext, plan: PlannedRequest, options: SourceOptions) {
+    const { split, clock, prefix } = context;
+    const { retries, diversion } = options;
+    this.retries = retries;
     this.#context = context;
     this.#plan = plan;
-    this.#answerError = answerError;
-    this.#diversion = diversion;
+    this.#options = options;
+    this.reader = new AnswerReader(clock, plan, plan.stripUsage, this);
     const { adapter } = plan.features;
     this.#adapter = adapter === undefined ? undefined : new AdapterRun(context, plan, adapter);
     const isPaired = plan.targets.some(({ engine }) => engine.kvTransfer);
-    if (isPaired) this.#pair = new HttpPair(context, plan, retries, (thrown) => this.crash(thrown));
+    if (isPaired) this.#pair = new HttpPair(context, plan, retries, (thrown) => this.#exchange.crash(thrown));
     this.#lifecycle = new RequestLifecycle({
       clock,
       knowledge: prefix.knowledge,
@@ -131,35 +133,33 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     });
   }
 
-  /** Starts the first attempt, now or when the request is admitted. */
-  start(): void {
-    if (!this.open()) return;
-    try {
-      const enteredMs = this.#context.clock.nowMs();
-      this.#lifecycle.enter();
-      if (!this.#hasTurn) this.#waitingMs = enteredMs;
-      this.#hasWaited = !this.#hasTurn;
-    } catch (thrown) {
-      this.crash(thrown);
-    }
+  /** Has the first attempt made, now or when the request is admitted. */
+  start(exchange: ExchangeControl): void {
+    this.#exchange = exchange;
+    const enteredMs = this.#context.clock.nowMs();
+    this.#lifecycle.enter();
+    if (!this.#hasTurn) this.#waitingMs = enteredMs;
+    this.#hasWaited = !this.#hasTurn;
   }
 
   admitted(): void {
     this.#leaveQueue("admitted");
-    this.launch();
+    this.#exchange.launch();
   }
 
   shed(error: EspalierError): void {
     this.#leaveQueue(error.code);
-    this.refuse(error);
+    this.#exchange.refuse(error);
   }
 
   /** The planned targets when the pool has become empty: the attempt then fails as usual. */
   targets(): readonly Target[] {
     const { pool, targets, serves } = this.#plan;
+    const { choice } = this.#options;
     const all = this.#context.fleet.pool(pool.model);
     const now = serves ? all.filter(({ engine }) => serves(engine)) : all;
-    return now.length > 0 ? now : targets;
+    const present = now.length > 0 ? now : targets;
+    return choice ? present.filter((target) => choice.accepts(target)) : present;
   }
 
   /**
@@ -172,10 +172,14 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   ): Selection<Target> | undefined {
     const { pool, trace, prompt } = this.#plan;
     const { selector } = this.#context;
-    const choosing = prompt && trace ? { ...restriction, onMatched: trace.onMatched } : restriction;
+    const { choice } = this.#options;
+    const onMatched = prompt && trace ? trace.onMatched : undefined;
+    const accepts = choice
+      ? (target: Target): boolean => choice.accepts(target) && restriction.accepts(target)
+      : restriction.accepts;
+    const choosing = choice || onMatched ? { ...restriction, accepts, onMatched } : restriction;
     trace?.picking();
-    const { tried, accepts } = restriction;
-    const isTrying = tried.size > 0 && targets.some(({ engine }) => engine.isTried);
+    const isTrying = restriction.tried.size > 0 && targets.some(({ engine }) => engine.isTried);
     const healthy = isTrying && {
       ...choosing,
       accepts: (target: Target): boolean => target.engine.state === "up" && accepts(target),
@@ -184,6 +188,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       (healthy && selector.select(pool, targets, this.#plan, healthy)) ||
       selector.select(pool, targets, this.#plan, choosing);
     trace?.picked(pool.policy.name, selection);
+    choice?.chosen(selection);
     return selection;
   }
 
@@ -204,14 +209,14 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
   }
 
   withdraw(): void {
-    this.withdrawAttempt();
+    this.#exchange.withdraw();
   }
 
   resume(): void {
-    this.proceed();
+    this.#exchange.proceed();
   }
 
-  protected choose(): NextEngine {
+  choose(): NextEngine {
     if (this.#loading === "waiting") return "later";
     if (this.#loading) {
       const { engine } = this.#loading;
@@ -225,46 +230,46 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     return attempt === undefined || attempt === "later" ? attempt : this.#engineOf(attempt);
   }
 
-  protected attemptStarted(): void {
+  started(): void {
     this.#plan.trace?.sent();
     this.#lifecycle.started();
     // Neither the time of a failed attempt nor the time in the queue is router overhead.
     if (this.#lifecycle.attempts === 1) this.#dispatchedMs = this.#context.clock.nowMs() - this.#lifecycle.queuedMs;
   }
 
-  protected attemptFailed(failure: AttemptFailure): void {
+  failed(failure: AttemptFailure): void {
     const { kind, status, error } = failure;
-    this.#lifecycle.failed(kind, this.#hasContent);
+    this.#lifecycle.failed(kind, this.reader.hasContent);
     this.#plan.trace?.attemptFailed(failure);
     this.#adapter?.ended();
     this.#coolDown(failure.retryAfterMs);
     this.#isUnknown = kind === "unknown_model";
     const isOwnDoing = kind === "declined" || kind === "withdrawn" || this.#isUnknown;
     if (isOwnDoing || kind === "overloaded" || status === 429) this.#permit?.release();
-    else if (isClientError(status) && !super.passesOver(status)) this.#suspect = this.#permit;
+    else if (isClientError(status) && !this.#context.exchange.retryStatuses.has(status)) this.#suspect = this.#permit;
     else this.#blame(error.code);
   }
 
   /** Counts a failure of the engine. The permit was settled when content came, but what fails after that counts as well. */
   #blame(reason: string): void {
-    if (this.#hasContent) this.#lifecycle.selection?.target.engine.breaker.begin()?.failure(reason);
+    if (this.reader.hasContent) this.#lifecycle.selection?.target.engine.breaker.begin()?.failure(reason);
     else this.#permit?.failure(reason);
   }
 
   /** A replica may give client errors that others would not, and fast. An error that another gives too is the client's. */
-  protected override passesOver(status: number): boolean {
-    if (super.passesOver(status)) return true;
-    return (
-      isClientError(status) && !this.#suspect && this.#lifecycle.selection?.target.engine.breaker.isSuspect === true
-    );
+  judgeHead(status: number): HeadVerdict {
+    if (this.#context.exchange.retryStatuses.has(status)) return "pass_over";
+    const isSuspect =
+      isClientError(status) && !this.#suspect && this.#lifecycle.selection?.target.engine.breaker.isSuspect === true;
+    return isSuspect ? "pass_over" : "pass";
   }
 
-  protected judge(status: number, head: Buffer, ended: boolean): Verdict {
+  judge(status: number, head: Buffer, ended: boolean): Verdict {
     const verdict = this.#adapter?.judge(status, head, ended) ?? "pass";
     if (verdict !== "pass") return verdict;
     if (status !== 400 && status !== 404) {
       const paired = this.#lifecycle.judge(status, head, ended);
-      return paired === "pass" && status === 200 ? this.#judgeContent(head, ended) : paired;
+      return paired === "pass" && status === 200 ? this.reader.judge(head, ended) : paired;
     }
     if (isUnknownModelAnswer(status, head.toString("utf8"))) {
       void this.#context.fleet.refreshModels(this.#lifecycle.selection?.target.engine.id);
@@ -273,21 +278,8 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     return ended ? this.#lifecycle.judge(status, head, ended) : "more";
   }
 
-  #judgeContent(head: Buffer, ended: boolean): Verdict {
-    if (!this.#isJudged) return "pass";
-    const fault = readAnswerHead(head, ended);
-    if (typeof fault === "object") this.#fault = fault;
-    return fault ?? "pass";
-  }
-
-  /** Whether answers of this endpoint are known well enough to tell a fault. */
-  get #isJudged(): boolean {
-    const { endpointId, method } = this.#plan;
-    return method === "POST" && endpointId !== "forwarded" && endpointId !== "stored_response";
-  }
-
-  protected answerStarted(answered: number, headers: readonly string[]): void {
-    const status = this.#fault?.status ?? answered;
+  answering(answered: number, headers: readonly string[]): void {
+    const status = this.reader.headFault?.status ?? answered;
     this.#plan.trace?.answered(answered);
     dropBody(this.#plan);
     if (status === 429 || status === 503) this.#coolDown(retryAfterMs(headers));
@@ -296,7 +288,7 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     if (status >= 500) this.#permit?.failure(`status ${status}`);
     else if (status === 429) this.#permit?.release();
     else if (status >= 400) this.#permit?.refused();
-    else if (!this.awaitsContent) this.#permit?.success();
+    else if (!this.reader.awaitsContent) this.#permit?.success();
   }
 
   /** @param status what another engine answered to the same request */
@@ -306,7 +298,12 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     else this.#suspect?.release();
   }
 
-  protected responseHeaders(): readonly string[] {
+  clientHeaders(pairs: string[]): readonly string[] {
+    return withOwnHeaders(pairs, this.ownHeaders());
+  }
+
+  /** Headers of the client's answer that say how it was routed, as flat pairs. */
+  ownHeaders(): readonly string[] {
     const { pool, prompt, requestId, acceptedMs } = this.#plan;
     const { selection, prefill, attempts, queuedMs } = this.#lifecycle;
     const headers = [
@@ -337,50 +334,24 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     return ["x-espalier-failed-worker", selection?.target.engine.id ?? "", "x-espalier-attempts", String(attempts)];
   }
 
-  protected bodyFilter(status: number, contentType: string): AnswerWatch | undefined {
-    if (status !== 200) return undefined;
-    this.#isStream = contentType.startsWith("text/event-stream");
-    const { stripUsage, storesResponse } = this.#plan;
-    this.#watch = watchAnswer({
-      contentType,
-      stripUsage,
-      readId: storesResponse,
-      onTokens: (count) => {
-        this.#contentBegun();
-        this.#outputTokens += count;
-        this.#lifecycle.progress(count);
-      },
-    });
-    return this.#watch;
-  }
-
-  get awaitsContent(): boolean {
-    return this.#watch?.isStream === true && !this.#hasContent;
-  }
-
-  protected firstByte(): void {
-    if (!this.#fault && !this.awaitsContent) this.#contentBegun();
-  }
-
-  /** Comments, and events that only open an answer, come before the engine has computed anything. */
-  #contentBegun(): void {
-    if (this.#hasContent) return;
-    this.#hasContent = true;
+  contentBegun(): void {
     this.#permit?.success();
-    this.#firstByteMs = this.#context.clock.nowMs();
-    this.#plan.trace?.firstByte();
     // An answer without streaming arrives when it is complete.
-    this.#lifecycle.firstToken(this.#isStream);
+    this.#lifecycle.firstToken(this.reader.isStream);
     this.#pair?.answerBegun();
   }
 
+  progress(tokens: number): void {
+    this.#lifecycle.progress(tokens);
+  }
+
   /** The engine is taken to have computed the prompt, though nobody showed that. */
-  protected promptAssumed(): void {
+  assumePrompt(): void {
     this.#lifecycle.firstToken(false);
   }
 
   /** Releases everything, reports the end, and answers the error, if any. */
-  protected settled(outcome: RelayOutcome): void {
+  ended(outcome: ExchangeOutcome): void {
     this.#leaveQueue(outcome.kind);
     this.#lifecycle.leave();
     this.#adapter?.ended();
@@ -388,14 +359,15 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
     this.#suspect?.release();
     this.#permit?.release();
     const { selection, prefill, attempts, queuedMs } = this.#lifecycle;
-    const usage = this.#watch?.usage();
-    const stored = this.#watch?.responseId();
+    const { firstByteMs, isStream } = this.reader;
+    const usage = this.reader.usage();
+    const stored = this.reader.responseId();
     if (stored !== undefined && selection) this.#context.storedResponses.remember(stored, selection.target.engine.id);
-    const outputTokens = usage?.completionTokens ?? this.#outputTokens;
+    const outputTokens = usage?.completionTokens ?? this.reader.outputTokens;
     this.#lifecycle.finish({
       isCompleted: outcome.kind === "completed" && !fault,
       status: outcome.kind === "completed" ? outcome.status : 0,
-      isStream: this.#isStream,
+      isStream,
       cachedTokens: usage?.cachedTokens,
       outputTokens,
     });
@@ -410,22 +382,23 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
         attempts,
         queuedMs,
         dispatchedMs: this.#dispatchedMs,
-        firstByteMs: this.#firstByteMs,
+        firstByteMs,
         outputTokens,
         prefillWorker: prefill?.target.engine.id,
       });
-      if (error) this.#answerError(error, this.#attempted());
+      if (error) answerError(error, this.#attempted());
     };
+    const { answerError, diversion } = this.#options;
     const isFresh = attempts === 0 && !this.#hasWaited;
-    if (error && this.#diversion?.take({ error, isBegun: this.retries.isResent, isFresh, report })) return;
+    if (error && diversion?.take({ error, isBegun: this.retries.isResent, isFresh, report })) return;
     report();
   }
 
   /** @returns why the answer, which is complete for HTTP, is none */
   #blameFault(): AnswerFault | undefined {
-    const fault = this.#fault ?? (this.#isJudged ? this.#watch?.fault() : undefined);
+    const fault = this.reader.fault();
     if (!fault) return undefined;
-    this.#context.relay.relayMetrics.failed.broken.add();
+    this.#context.exchange.attemptMetrics.failed.broken.add();
     if (fault.status >= 500) this.#blame(`${fault.kind} answer`);
     else if (fault.status === 429) this.#permit?.release();
     else this.#permit?.refused();
@@ -434,25 +407,10 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
 
   /** The request to the engine of an attempt. */
   #engineOf({ dispatch, leg }: PlannedAttempt<Target>): NextEngine {
-    const { pool, trace, method, bodyWith, requestId, features } = this.#plan;
+    const { pool, trace, method, bodyWith } = this.#plan;
     const { target, selection, workMs } = dispatch;
-    const { decisionLog, decisions, metrics } = this.#context;
-    metrics.decided(pool.policy.name, selection.reason);
-    const decision = describeDecision(this.#context, this.#plan, this.#lifecycle);
-    decisionLog.name(selection.logged, requestId, decision);
-    if (decisions.isWatched) decisions.note(decision, { requestId, sessionKey: features.sessionKey });
-    this.#context.hooks?.decided?.({
-      requestId,
-      model: pool.model,
-      policy: pool.policy.name,
-      reason: selection.reason,
-      engine: target.engine.id,
-      attempt: this.#lifecycle.attempts + 1,
-      promptTokens: features.promptTokens,
-      matchedTokens: selection.matchedTokens,
-    });
-    this.#isStream = false;
-    this.#fault = undefined;
+    announceDecision(this.#context, this.#plan, this.#lifecycle, selection);
+    this.reader.reset();
     this.#permit = target.engine.breaker.begin();
     const { url } = target.engine;
     let headers = engineHeaders(pool, target);
@@ -483,9 +441,9 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
         // Loading time must not be learned as prefill time.
         dispatch.delayed();
         this.#loading = { engine: loaded };
-        this.proceed();
+        this.#exchange.proceed();
       })
-      .catch((thrown) => this.crash(thrown));
+      .catch((thrown) => this.#exchange.crash(thrown));
     return "later";
   }
 
@@ -497,9 +455,9 @@ export class RequestRun extends Relay implements RequestCarrier<Target> {
       .refreshModels()
       .then(() => {
         this.#loading = undefined;
-        this.proceed();
+        this.#exchange.proceed();
       })
-      .catch((thrown) => this.crash(thrown));
+      .catch((thrown) => this.#exchange.crash(thrown));
     return "later";
   }
 
@@ -549,7 +507,7 @@ function pullText({ source, tokens, expectedMs, computeMs }: ChosenPull<Target>)
  * @param maxAhead see `AdmissionRequest`
  */
 function queueOf(
-  context: RunContext,
+  context: Pick<RouterContext, "admission" | "memory"> & Parameters<typeof coldPromptOf>[0],
   plan: PlannedRequest,
   maxAhead: number | undefined,
 ): RequestQueue<Target> | undefined {

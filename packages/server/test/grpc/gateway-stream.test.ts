@@ -1,18 +1,18 @@
 import { createSeededRandom, type Random } from "@espalier/core";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import { Exchange, type ExchangeEnd, type ExchangeOwner, type RequestHead } from "../../src/grpc/exchange.ts";
+import { GatewayStream, type RequestHead, type StreamEnd, type StreamOwner } from "../../src/grpc/gateway-stream.ts";
 import { type BodyMode, bodyModes, type ProcessingRequest, type ProcessingResponse } from "../../src/grpc/messages.ts";
 
 /** What an exchange tells its owner, and what it sends. */
 interface Played {
-  readonly exchange: Exchange;
+  readonly stream: GatewayStream;
   readonly sent: ProcessingResponse[];
   readonly reported: string[];
   readonly body: Buffer[];
   readonly answer: Buffer[];
   head: RequestHead | undefined;
-  end: ExchangeEnd | undefined;
+  end: StreamEnd | undefined;
   /** Sends on what it receives, unless set otherwise. */
   onReceived: (chunk: Buffer) => void;
 }
@@ -20,7 +20,7 @@ interface Played {
 function play(onComplete: (played: Played) => void = route): Played {
   const sent: ProcessingResponse[] = [];
   const reported: string[] = [];
-  const exchange = new Exchange({
+  const stream = new GatewayStream({
     write: (message) => sent.push(message) > 0,
     end: () => void reported.push("stream ended"),
     fail: (why) => void reported.push(`stream failed: ${why}`),
@@ -28,10 +28,10 @@ function play(onComplete: (played: Played) => void = route): Played {
     resume: () => void reported.push("resumed"),
   });
   const played: Played = {
-    ...{ exchange, sent, reported, body: [], answer: [], head: undefined, end: undefined },
-    onReceived: (chunk) => void exchange.write(chunk),
+    ...{ stream, sent, reported, body: [], answer: [], head: undefined, end: undefined },
+    onReceived: (chunk) => void stream.write(chunk),
   };
-  const owner: ExchangeOwner = {
+  const owner: StreamOwner = {
     head(head) {
       played.head = head;
     },
@@ -42,7 +42,7 @@ function play(onComplete: (played: Played) => void = route): Played {
     },
     answered(status) {
       reported.push(`answered ${status}`);
-      exchange.answerHeaders(["x-picked", "yes"], []);
+      stream.answerHeaders(["x-picked", "yes"], []);
     },
     received(chunk) {
       played.answer.push(chunk);
@@ -51,19 +51,19 @@ function play(onComplete: (played: Played) => void = route): Played {
     },
     ended() {
       reported.push("ended");
-      exchange.end();
+      stream.end();
     },
     drained() {},
     closed(how) {
       played.end = how;
     },
   };
-  exchange.follow(owner);
+  stream.follow(owner);
   return played;
 }
 
-function route({ exchange, body }: Played): void {
-  exchange.route({
+function route({ stream, body }: Played): void {
+  stream.route({
     ...{ destinations: ["10.0.0.1:8000"], scores: undefined, setHeaders: ["x-a", "b"], removeHeaders: ["x-c"] },
     ...{ body, isBodyChanged: false },
   });
@@ -100,12 +100,12 @@ test.each(fixedSeeds(200))("bodies of any size in any pieces pass whole, with on
   const random = createSeededRandom(seed);
   const [request, answer] = [randomBytes(random, 700_000), randomBytes(random, 700_000)];
   const played = play();
-  played.exchange.accept(head());
-  for (const [piece, isLast] of cut(random, request)) played.exchange.accept(body(piece, isLast));
+  played.stream.accept(head());
+  for (const [piece, isLast] of cut(random, request)) played.stream.accept(body(piece, isLast));
   // Envoy may repeat the end.
-  if (random.integer(2) === 0) played.exchange.accept(body("", true));
-  played.exchange.accept(answerHead());
-  for (const [piece, isLast] of cut(random, answer)) played.exchange.accept(answerBody(piece, isLast));
+  if (random.integer(2) === 0) played.stream.accept(body("", true));
+  played.stream.accept(answerHead());
+  for (const [piece, isLast] of cut(random, answer)) played.stream.accept(answerBody(piece, isLast));
   expect(Buffer.concat(played.body).equals(request)).toBe(true);
   expect(streamedRequest(played.sent).equals(request)).toBe(true);
   expect(streamedAnswer(played.sent).equals(answer)).toBe(true);
@@ -142,29 +142,29 @@ describe("how bodies are shown", () => {
     ["not shown", bodyModes.none],
   ])("%s: the head is answered at once, and pieces that come all the same pass unchanged", (_, requestBodyMode) => {
     const played = play();
-    played.exchange.accept(head({ requestBodyMode }));
+    played.stream.accept(head({ requestBodyMode }));
     expect(played.head?.showsBody).toBe(false);
     expect(played.reported).toEqual(["complete"]);
-    played.exchange.accept(body("a", false));
-    played.exchange.accept(body("b"));
+    played.stream.accept(body("a", false));
+    played.stream.accept(body("b"));
     expect(played.sent.slice(1)).toEqual([{ requestBody: {} }, { requestBody: {} }]);
     expect(played.body).toEqual([]);
   });
 
   test("an answer that is streamed piece by piece gets one answer for each piece", () => {
     const played = play();
-    played.exchange.accept(head({ responseBodyMode: bodyModes.streamed }));
-    played.exchange.accept(body("{}"));
-    played.exchange.accept(answerHead());
+    played.stream.accept(head({ responseBodyMode: bodyModes.streamed }));
+    played.stream.accept(body("{}"));
+    played.stream.accept(answerHead());
     const before = played.sent.length;
-    played.exchange.accept(answerBody("same", false));
+    played.stream.accept(answerBody("same", false));
     played.onReceived = () => {};
-    played.exchange.accept(answerBody("dropped", false));
+    played.stream.accept(answerBody("dropped", false));
     played.onReceived = (chunk) => {
-      played.exchange.write(Buffer.from("one "));
-      played.exchange.write(chunk);
+      played.stream.write(Buffer.from("one "));
+      played.stream.write(chunk);
     };
-    played.exchange.accept(answerBody("more"));
+    played.stream.accept(answerBody("more"));
     expect(played.sent.slice(before)).toEqual([
       { responseBody: {} },
       { responseBody: { response: { bodyMutation: { body: Buffer.alloc(0) } } } },
@@ -174,14 +174,14 @@ describe("how bodies are shown", () => {
 
   test("an observing gateway is told nothing", () => {
     const played = play();
-    played.exchange.accept({ ...head(), observabilityMode: true });
+    played.stream.accept({ ...head(), observabilityMode: true });
     expect([played.sent, played.reported]).toEqual([[], []]);
   });
 });
 
 describe("how exchanges end", () => {
   const shown = bodyModes.fullDuplexStreamed;
-  test.each<readonly [string, BodyMode, "routed" | "answering" | "body", boolean, ExchangeEnd]>([
+  test.each<readonly [string, BodyMode, "routed" | "answering" | "body", boolean, StreamEnd]>([
     ["reset before the request is whole", bodyModes.none, "body", true, "aborted"],
     ["reset after the route, where the answer is not shown", bodyModes.none, "routed", true, "unseen"],
     ["closed after the route, as when the client leaves", bodyModes.none, "routed", false, "aborted"],
@@ -190,33 +190,33 @@ describe("how exchanges end", () => {
     ["closed in the middle of a shown answer", shown, "answering", false, "aborted"],
   ])("%s", (_, responseBodyMode, phase, isReset, expected) => {
     const played = play();
-    played.exchange.accept(head({ responseBodyMode }));
-    if (phase !== "body") played.exchange.accept(body("{}"));
-    if (phase === "answering") played.exchange.accept(answerHead());
-    played.exchange.close(isReset);
+    played.stream.accept(head({ responseBodyMode }));
+    if (phase !== "body") played.stream.accept(body("{}"));
+    if (phase === "answering") played.stream.accept(answerHead());
+    played.stream.close(isReset);
     expect(played.end).toBe(expected);
-    played.exchange.close(true);
-    played.exchange.accept(answerBody("late"));
+    played.stream.close(true);
+    played.stream.accept(answerBody("late"));
     expect(played.end).toBe(expected);
   });
 
   test("refused in the middle of a body: what follows is ignored", () => {
     const played = play();
-    played.exchange.accept(head());
-    played.exchange.accept(body("a", false));
-    played.exchange.refuse(413, ["content-type", "text/plain"], Buffer.from("too long"), "why");
+    played.stream.accept(head());
+    played.stream.accept(body("a", false));
+    played.stream.refuse(413, ["content-type", "text/plain"], Buffer.from("too long"), "why");
     expect(played.sent.at(-1)?.immediateResponse).toMatchObject({ status: { code: 413 }, details: "why" });
     expect([played.end, played.reported]).toEqual(["finished", ["stream ended"]]);
-    played.exchange.accept(body("b"));
-    played.exchange.refuse(500, [], Buffer.alloc(0), "twice");
+    played.stream.accept(body("b"));
+    played.stream.refuse(500, [], Buffer.alloc(0), "twice");
     expect(played.sent).toHaveLength(1);
   });
 
   test("an answer without a body ends with its head", () => {
     const played = play();
-    played.exchange.accept(head());
-    played.exchange.accept(body("{}"));
-    played.exchange.accept(answerHead(true));
+    played.stream.accept(head());
+    played.stream.accept(body("{}"));
+    played.stream.accept(answerHead(true));
     expect(played.reported).toEqual(["complete", "answered 200", "ended", "stream ended"]);
   });
 });
@@ -225,7 +225,7 @@ test("the endpoints that a gateway allows: a list, one text with commas, an empt
   const subsetIn = (value: object | undefined): readonly string[] | undefined => {
     const played = play();
     const fields = value && { "x-gateway-destination-endpoint-subset": value };
-    played.exchange.accept({
+    played.stream.accept({
       ...head(),
       ...(fields && { metadataContext: { filterMetadata: { "envoy.lb.subset_hint": { fields } } } }),
     });
@@ -240,7 +240,7 @@ test("the endpoints that a gateway allows: a list, one text with commas, an empt
 
 test("headers: raw values first, names in lower case, repeated ones joined", () => {
   const played = play();
-  played.exchange.accept({
+  played.stream.accept({
     requestHeaders: {
       headers: {
         headers: [

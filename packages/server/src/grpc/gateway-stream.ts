@@ -53,7 +53,7 @@ export interface Route {
 }
 
 /** How an exchange ended. */
-export type ExchangeEnd =
+export type StreamEnd =
   /** The whole answer passed, or the picker answered itself. */
   | "finished"
   /** The gateway went on and shows nothing more of it. */
@@ -61,8 +61,8 @@ export type ExchangeEnd =
   /** The client or the gateway gave up. */
   | "aborted";
 
-/** Follows one exchange. Nothing follows `closed`. */
-export interface ExchangeOwner {
+/** Follows one stream. Nothing follows `closed`. */
+export interface StreamOwner {
   head(head: RequestHead): void;
   /** A piece of the request's body. */
   piece(chunk: Buffer): void;
@@ -80,11 +80,11 @@ export interface ExchangeOwner {
   ended(): void;
   /** The gateway is ready for more of the answer. */
   drained(): void;
-  closed(how: ExchangeEnd): void;
+  closed(how: StreamEnd): void;
 }
 
-/** The gRPC stream of one exchange. */
-export interface ExchangeStream {
+/** The gRPC stream of one stream. */
+export interface MessageStream {
   /** @returns false when the gateway is behind: `drained` follows */
   write(message: ProcessingResponse): boolean;
   end(): void;
@@ -106,7 +106,7 @@ type Phase = "head" | "body" | "deciding" | "routed" | "answering" | "over";
  */
 const pieceBytes = 256 * 1024;
 const noBytes = Buffer.alloc(0);
-const noStream: ExchangeStream = { write: () => true, end() {}, fail() {}, pause() {}, resume() {} };
+const noStream: MessageStream = { write: () => true, end() {}, fail() {}, pause() {}, resume() {} };
 const overwrite = 2;
 
 /**
@@ -114,10 +114,10 @@ const overwrite = 2;
  * part to the picker, and waits for an answer to it or takes what the picker sends instead, depending on how it is
  * configured. All of that is hidden here.
  */
-export class Exchange {
+export class GatewayStream {
   /** Of nothing once the exchange is over: the request may be followed for long after that. */
-  #stream: ExchangeStream;
-  #owner: ExchangeOwner | undefined;
+  #stream: MessageStream;
+  #owner: StreamOwner | undefined;
   #phase: Phase = "head";
   #requestMode: BodyMode = bodyModes.fullDuplexStreamed;
   #answerMode: BodyMode = bodyModes.fullDuplexStreamed;
@@ -131,12 +131,12 @@ export class Exchange {
   #isEnding = false;
   #isHandling = false;
 
-  constructor(stream: ExchangeStream) {
+  constructor(stream: MessageStream) {
     this.#stream = stream;
   }
 
   /** Must be called before the first message. */
-  follow(owner: ExchangeOwner): void {
+  follow(owner: StreamOwner): void {
     this.#owner = owner;
   }
 
@@ -379,7 +379,7 @@ export class Exchange {
     this.#over("finished");
   }
 
-  #over(how: ExchangeEnd): void {
+  #over(how: StreamEnd): void {
     if (this.#phase === "over") return;
     this.#phase = "over";
     this.#stream = noStream;

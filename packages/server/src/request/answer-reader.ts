@@ -1,0 +1,155 @@
+import {
+  type AnswerFault,
+  createJsonUsageReader,
+  createSseUsageFilter,
+  readAnswerHead,
+  readResponseId,
+  type SseUsageFilter,
+  type Usage,
+} from "@espalier/api";
+import type { Clock } from "@espalier/core";
+import type { Verdict } from "./exchange.ts";
+import type { PlannedRequest } from "./planned-request.ts";
+import type { BodyFilter } from "./response-sink.ts";
+
+type ReadRequest = Pick<PlannedRequest, "endpointId" | "method" | "storesResponse" | "trace">;
+
+/** Learns how far an answer has come. */
+export interface AnswerListener {
+  /** Comments, and events that only open an answer, come before the engine has computed anything. */
+  contentBegun(): void;
+  /** This many more tokens came, as estimated from a stream's chunks. */
+  progress(tokens: number): void;
+}
+
+const idHeadBytes = 4_096;
+
+/** Reads the answer to one request in transit: whether it is one, when its content begins, its usage and its id. */
+export class AnswerReader implements BodyFilter {
+  /** The fault with which the present answer begins. */
+  headFault: AnswerFault | undefined;
+  isStream = false;
+  hasContent = false;
+  /** Estimated from a stream's chunks. */
+  outputTokens = 0;
+  /** When the content began; NaN before. */
+  firstByteMs = Number.NaN;
+  readonly #clock: Clock;
+  readonly #request: ReadRequest;
+  readonly #stripsUsage: boolean;
+  readonly #listener: AnswerListener | undefined;
+  #events: SseUsageFilter | undefined;
+  #json: ReturnType<typeof createJsonUsageReader> | undefined;
+  #countedTokens = 0;
+  /** The first bytes of an answer that has an id to read. */
+  #head: Buffer[] | undefined;
+  #headBytes = 0;
+
+  /** @param stripsUsage whether to remove the usage that the router requested and the client did not */
+  constructor(clock: Clock, request: ReadRequest, stripsUsage: boolean, listener?: AnswerListener) {
+    this.#clock = clock;
+    this.#request = request;
+    this.#stripsUsage = stripsUsage;
+    this.#listener = listener;
+  }
+
+  /** Another attempt is made. */
+  reset(): void {
+    this.isStream = false;
+    this.headFault = undefined;
+  }
+
+  /** Judges the beginning of a body with status 200. */
+  judge(head: Buffer, ended: boolean): Verdict {
+    if (!this.#isJudged) return "pass";
+    const fault = readAnswerHead(head, ended);
+    if (typeof fault === "object") this.headFault = fault;
+    return fault ?? "pass";
+  }
+
+  /** @returns itself; undefined for an answer without usage */
+  filter(status: number, contentType: string): BodyFilter | undefined {
+    if (status !== 200) return undefined;
+    this.isStream = contentType.startsWith("text/event-stream");
+    if (this.isStream) this.#events = createSseUsageFilter({ strip: this.#stripsUsage });
+    else if (contentType.startsWith("application/json")) this.#json = createJsonUsageReader();
+    else return undefined;
+    return this;
+  }
+
+  get changesLength(): boolean {
+    return this.#events !== undefined && this.#stripsUsage;
+  }
+
+  push(chunk: Buffer): Buffer | readonly Buffer[] | undefined {
+    if (this.#request.storesResponse) this.#keep(chunk);
+    if (!this.#events) {
+      this.#json?.push(chunk);
+      return chunk;
+    }
+    const passed = this.#events.push(chunk);
+    const seen = this.#events.hasContent() ? this.#events.tokensSeen() : 0;
+    if (seen > this.#countedTokens) this.#count(seen - this.#countedTokens);
+    this.#countedTokens = seen;
+    return passed;
+  }
+
+  end(): Buffer | undefined {
+    return this.#events?.end();
+  }
+
+  cut(): Buffer | undefined {
+    return this.#events?.cut();
+  }
+
+  /** Whether it is a stream without content yet. */
+  get awaitsContent(): boolean {
+    return this.#events !== undefined && !this.hasContent;
+  }
+
+  /** The first byte of the body is there. */
+  firstByte(): void {
+    if (!this.headFault && !this.awaitsContent) this.#contentBegun();
+  }
+
+  usage(): Usage | undefined {
+    return (this.#events ?? this.#json)?.usage();
+  }
+
+  /** Why the answer, which has ended, is none; undefined for a whole one. */
+  fault(): AnswerFault | undefined {
+    return this.headFault ?? (this.#isJudged ? this.#events?.fault() : undefined);
+  }
+
+  /** The id of a stored response, if the answer is one and enough of it has passed. */
+  responseId(): string | undefined {
+    return this.#head && readResponseId(Buffer.concat(this.#head));
+  }
+
+  /** Whether answers of this endpoint are known well enough to tell a fault. */
+  get #isJudged(): boolean {
+    const { endpointId, method } = this.#request;
+    return method === "POST" && endpointId !== "forwarded" && endpointId !== "stored_response";
+  }
+
+  #count(tokens: number): void {
+    this.#contentBegun();
+    this.outputTokens += tokens;
+    this.#listener?.progress(tokens);
+  }
+
+  #contentBegun(): void {
+    if (this.hasContent) return;
+    this.hasContent = true;
+    this.firstByteMs = this.#clock.nowMs();
+    this.#request.trace?.firstByte();
+    this.#listener?.contentBegun();
+  }
+
+  #keep(chunk: Buffer): void {
+    if (this.#headBytes >= idHeadBytes) return;
+    this.#head ??= [];
+    this.#head.push(Buffer.from(chunk.subarray(0, idHeadBytes - this.#headBytes)));
+    this.#headBytes += chunk.length;
+  }
+}

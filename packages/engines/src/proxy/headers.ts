@@ -46,7 +46,9 @@ export function requestHeaders({
   forwardAuthorization,
   requestId,
 }: HeaderSource): readonly string[] {
-  const kept: string[] = [];
+  // Long enough at once: an array that grows by pairs is copied several times.
+  const kept = new Array<string>(source.length + ownHeaders.length + 2);
+  let count = 0;
   let connection: string | undefined;
   for (let i = 0; i + 1 < source.length; i += 2) {
     const name = source[i]!;
@@ -56,10 +58,13 @@ export function requestHeaders({
     if (droppedFromRequest.has(lower) || withheld.has(lower) || isReserved(lower)) continue;
     if (!forwardAuthorization && credentials.has(lower)) continue;
     if (isNamed(ownHeaders, lower)) continue;
-    kept.push(name, source[i + 1]!);
+    kept[count++] = name;
+    kept[count++] = source[i + 1]!;
   }
+  kept.length = count;
   if (connection !== undefined) dropListed(kept, connection);
-  kept.push(...ownHeaders, "x-request-id", requestId);
+  for (const text of ownHeaders) kept.push(text);
+  kept.push("x-request-id", requestId);
   return kept;
 }
 
@@ -143,8 +148,9 @@ function isReserved(lower: string): boolean {
 
 /** Removes the pairs that a `connection` value lists, in place and in one pass: a client can list thousands. */
 function dropListed(pairs: string[], connection: string): void {
-  const listed = new Set(tokensOf(connection));
-  if (listed.size === 0) return;
+  const tokens = tokensOf(connection);
+  if (tokens.length === 0) return;
+  const listed = new Set(tokens);
   let end = 0;
   for (let i = 0; i < pairs.length; i += 2) {
     if (listed.has(pairs[i]!.toLowerCase())) continue;
@@ -154,10 +160,12 @@ function dropListed(pairs: string[], connection: string): void {
   pairs.length = end;
 }
 
+const noTokens: readonly string[] = [];
+
 /** The header names in a `connection` value; usually there are none. */
 function tokensOf(connection: string): readonly string[] {
   const lower = connection.toLowerCase();
-  if (lower === "keep-alive" || lower === "close") return [];
+  if (lower === "keep-alive" || lower === "close") return noTokens;
   return lower.split(",").map((token) => token.trim());
 }
 

@@ -34,7 +34,7 @@ export function createOpenAnswers(): OpenAnswers {
       app.addHook("onRequest", ({ raw: { socket } }, { raw: response }, done) => {
         const open = listOf(socket);
         open.push(response);
-        response.once("close", () => {
+        response.on("close", () => {
           const at = open.indexOf(response);
           if (at >= 0) open.splice(at, 1);
         });

@@ -113,14 +113,16 @@ function planView(
   if (trace) describeRequest(trace, view, model);
   const readMs = trace?.nowMs() ?? 0;
   const { recorder } = context;
-  const head = engineHead(context, request, pool);
+  const { headers: forwarded, ownTraceparent } = engineHead(context, request, pool);
+  // Without a spread, which would have the object grow property by property.
   const plan = (prompt: PromptBlocks | undefined, read = prompt): PlannedRequest => ({
     trace,
     endpointId: endpoint.id,
     family: endpoint.family,
     method: endpoint.method,
     path: endpoint.path + queryOf(request.url),
-    ...head,
+    headers: forwarded,
+    ownTraceparent,
     body,
     release: releaseOf(context, request),
     requestId: request.id,

@@ -4,6 +4,7 @@ import type { Target } from "@espalier/engines";
 import {
   type AttemptOwner,
   type AttemptRequest,
+  dropHeader,
   isNamed,
   PiecedBody,
   type RunningAttempt,
@@ -101,11 +102,9 @@ export class GatewayCarrier implements Carrier, EngineChoice {
     const { stream, response } = this.#request;
     if (stream.isOver) return;
     response.headPassed();
-    const added = this.source.ownHeaders();
     const set: string[] = [];
-    for (let at = 0; at + 1 < added.length; at += 2) {
-      if (added[at] !== "connection") set.push(added[at]!, added[at + 1]!);
-    }
+    this.source.editHeaders(set);
+    dropHeader(set, "connection");
     // The router takes the usage out of a stream, so that the length of a stream is not known.
     stream.answerHeaders(set, this.#plan.stripUsage ? ["content-length"] : []);
   }

@@ -44,7 +44,7 @@ export class GatewayResponse implements ClientResponse {
     this.#hasHead = true;
   }
 
-  once(event: "close" | "drain", listener: () => void): void {
+  on(event: "close" | "drain", listener: () => void): void {
     this.#listeners[event].push(listener);
   }
 
@@ -88,12 +88,12 @@ export class GatewayResponse implements ClientResponse {
   /** The gateway is ready for more. */
   drained(): void {
     this.#isBehind = false;
-    for (const listener of this.#listeners.drain.splice(0)) listener();
+    for (const listener of this.#listeners.drain) listener();
   }
 
   /** The client, or its gateway, went away. */
   closed(): void {
     this.#isClosed = true;
-    for (const listener of this.#listeners.close.splice(0)) listener();
+    for (const listener of this.#listeners.close) listener();
   }
 }

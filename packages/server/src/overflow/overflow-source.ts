@@ -14,7 +14,6 @@ import {
   type HeadVerdict,
   type NextEngine,
   type Verdict,
-  withOwnHeaders,
 } from "../request/exchange.ts";
 import { dropBody, type PlannedRequest } from "../request/planned-request.ts";
 import { reportEnd } from "../request/request-end.ts";
@@ -213,18 +212,12 @@ class OverflowSource implements AnswerSource {
   }
 
   /** What a backend says of the body is passed on. Its other headers are about its own client, which is the router. */
-  clientHeaders(pairs: string[]): readonly string[] {
-    return withOwnHeaders(
-      pairs.filter((_, at) => /^content-/i.test(pairs[at - (at % 2)]!)),
-      this.#ownHeaders(),
-    );
-  }
-
-  #ownHeaders(): readonly string[] {
+  editHeaders(pairs: string[]): void {
     const { plan, reason } = this.#parts;
-    const headers = ["x-espalier-overflow", this.#backend?.config.name ?? "", "x-espalier-overflow-reason", reason];
-    if (this.#context.drain.started) headers.push("connection", "close");
-    return [...headers, "x-request-id", plan.requestId];
+    const kept = pairs.filter((_, at) => /^content-/i.test(pairs[at - (at % 2)]!));
+    const own = ["x-espalier-overflow", this.#backend?.config.name ?? "", "x-espalier-overflow-reason", reason];
+    pairs.splice(0, pairs.length, ...kept, ...own, "x-request-id", plan.requestId);
+    if (this.#context.drain.started) pairs.push("connection", "close");
   }
 
   answering(): void {

@@ -129,9 +129,9 @@ export interface AnswerSource {
   judgeHead(status: number, headers: readonly Buffer[]): HeadVerdict;
   /** Checks the beginning of a body. At 64 KiB, or at the end of the body, it passes unless declined. */
   judge(status: number, head: Buffer, ended: boolean): Verdict;
-  /** The headers of the client's answer. @param pairs those of the engine, flat, which it may change */
-  clientHeaders(pairs: string[]): readonly string[];
-  /** The client gets this answer, and there are no more attempts. @param headers the engine's, as flat pairs */
+  /** Makes an engine's headers, as flat pairs, those of the client's answer, in place. */
+  editHeaders(pairs: string[]): void;
+  /** The client gets this answer, and there are no more attempts. @param headers those of the answer, as flat pairs */
   answering(status: number, headers: readonly string[]): void;
   /** The request is over. Called once. */
   ended(outcome: ExchangeOutcome): void;
@@ -141,12 +141,6 @@ export interface AnswerSource {
 const maxJudgedBytes = 64 * 1024;
 
 const noBytes = Buffer.alloc(0);
-
-/** An engine's headers with own ones, which replace those of the same names. @param own names in lower case */
-export function withOwnHeaders(pairs: string[], own: readonly string[]): readonly string[] {
-  for (let i = 0; i < own.length; i += 2) dropHeader(pairs, own[i]!);
-  return pairs.concat(own);
-}
 
 /**
  * Gives one client the answer of one of several engines. Makes attempts one at a time until an answer's first byte, and
@@ -175,7 +169,7 @@ export class Exchange implements AttemptOwner {
   #committed = false;
   /** Whether the body is an event stream to which a frame of our own can be added. */
   #takesFrames = false;
-  #draining = false;
+  #isDrainWatched = false;
   #done = false;
 
   constructor(parts: ExchangeParts, request: ExchangedRequest, response: ClientResponse, source: AnswerSource) {
@@ -200,7 +194,7 @@ export class Exchange implements AttemptOwner {
       this.#clientClosed();
       return;
     }
-    this.#response.once("close", () => this.#clientClosed());
+    this.#response.on("close", () => this.#clientClosed());
     try {
       this.#source.start(this);
     } catch (thrown) {
@@ -277,12 +271,9 @@ export class Exchange implements AttemptOwner {
       this.crash(thrown);
       return false;
     }
-    if (!this.#draining) {
-      this.#draining = true;
-      this.#response.once("drain", () => {
-        this.#draining = false;
-        this.#attempt?.resume();
-      });
+    if (!this.#isDrainWatched) {
+      this.#isDrainWatched = true;
+      this.#response.on("drain", () => this.#attempt?.resume());
     }
     return false;
   }
@@ -437,7 +428,7 @@ export class Exchange implements AttemptOwner {
     return false;
   }
 
-  /** @returns the engine's headers that the client may see, or why they cannot be written: then nothing was written */
+  /** @returns the answer's headers, or why they cannot be written: then nothing was written */
   #writeHead(): readonly string[] | EspalierError {
     const { pairs, contentType, encoded } = answerHeaders(this.#rawHeaders);
     const isEvents = contentType.startsWith("text/event-stream");
@@ -446,8 +437,9 @@ export class Exchange implements AttemptOwner {
     const filter = bodiless || encoded ? undefined : this.#source.reader.filter(this.#status, contentType);
     // A stream may need an error frame at its end.
     if (filter?.changesLength || isEvents) dropHeader(pairs, "content-length");
+    this.#source.editHeaders(pairs);
     try {
-      this.#sink.begin(this.#status, this.#source.clientHeaders(pairs), filter);
+      this.#sink.begin(this.#status, pairs, filter);
     } catch (thrown) {
       return new EspalierError("upstream_protocol_error", undefined, { cause: thrown });
     }

@@ -1,6 +1,6 @@
 import { type AnswerFault, isUnknownModelAnswer } from "@espalier/api";
 import { EspalierError } from "@espalier/core";
-import { areAsleep, type Permit, retryAfterMs, type Target } from "@espalier/engines";
+import { areAsleep, dropHeader, type Permit, retryAfterMs, type Target } from "@espalier/engines";
 import type { AdmissionRequest, LegEdits } from "@espalier/routing";
 import {
   type ChosenAlone,
@@ -22,16 +22,15 @@ import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
 import { announceDecision } from "./announce-decision.ts";
 import { type AnswerListener, AnswerReader } from "./answer-reader.ts";
-import {
-  type AnswerSource,
-  type AttemptFailure,
-  type Engine,
-  type ExchangeControl,
-  type ExchangeOutcome,
-  type HeadVerdict,
-  type NextEngine,
-  type Verdict,
-  withOwnHeaders,
+import type {
+  AnswerSource,
+  AttemptFailure,
+  Engine,
+  ExchangeControl,
+  ExchangeOutcome,
+  HeadVerdict,
+  NextEngine,
+  Verdict,
 } from "./exchange.ts";
 import { engineHeaders, HttpPair, pullEdits, rankFields } from "./http-pair.ts";
 import { dropBody, type PlannedRequest } from "./planned-request.ts";
@@ -298,15 +297,12 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     else this.#suspect?.release();
   }
 
-  clientHeaders(pairs: string[]): readonly string[] {
-    return withOwnHeaders(pairs, this.ownHeaders());
-  }
-
-  /** Headers of the client's answer that say how it was routed, as flat pairs. */
-  ownHeaders(): readonly string[] {
+  /** Adds how the request was routed. */
+  editHeaders(pairs: string[]): void {
     const { pool, prompt, requestId, acceptedMs } = this.#plan;
     const { selection, prefill, attempts, queuedMs } = this.#lifecycle;
-    const headers = [
+    dropHeader(pairs, "x-request-id");
+    pairs.push(
       "x-espalier-worker",
       selection?.target.engine.id ?? "",
       "x-espalier-attempts",
@@ -317,14 +313,13 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
       (this.#dispatchedMs - acceptedMs).toFixed(3),
       "x-request-id",
       requestId,
-    ];
-    if (queuedMs > 0) headers.push("x-espalier-queued-ms", queuedMs.toFixed(3));
-    if (prompt) headers.push("x-espalier-cache-hit-tokens", String(selection?.matchedTokens ?? 0));
-    if (prefill) headers.push("x-espalier-prefill-worker", prefill.target.engine.id);
+    );
+    if (queuedMs > 0) pairs.push("x-espalier-queued-ms", queuedMs.toFixed(3));
+    if (prompt) pairs.push("x-espalier-cache-hit-tokens", String(selection?.matchedTokens ?? 0));
+    if (prefill) pairs.push("x-espalier-prefill-worker", prefill.target.engine.id);
     const pull = (prefill ?? selection)?.pull;
-    if (pull && pull.tokens > 0) headers.push("x-espalier-kv-source", pullText(pull));
-    if (this.#context.drain.started) headers.push("connection", "close");
-    return headers;
+    if (pull && pull.tokens > 0) pairs.push("x-espalier-kv-source", pullText(pull));
+    if (this.#context.drain.started) pairs.push("connection", "close");
   }
 
   /** For an error: the last engine that was asked, and how many were, as flat pairs; empty when none was. */

@@ -17,7 +17,7 @@ export interface ClientResponse {
   readonly destroyed: boolean;
   readonly headersSent: boolean;
   readonly writableNeedDrain: boolean;
-  once(event: "close" | "drain", listener: () => void): unknown;
+  on(event: "close" | "drain", listener: () => void): unknown;
   /** Headers set before the answer began, and their names; only answers over HTTP have them. */
   getHeaderNames?(): readonly string[];
   getHeaders?(): Readonly<Record<string, unknown>>;

@@ -11,7 +11,7 @@ import {
   systemClock,
   systemScheduler,
 } from "@espalier/core";
-import { createProxy, type ProxyOptionsInput, requestHeaders } from "@espalier/engines";
+import { createProxy, dropHeader, type ProxyOptionsInput, requestHeaders } from "@espalier/engines";
 import { createRetryBudget, createRetryMeters, Retries, type RetryBudgetOptions } from "@espalier/routing";
 import { waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";
@@ -28,7 +28,6 @@ import {
   type HeadVerdict,
   type NextEngine,
   type Verdict,
-  withOwnHeaders,
 } from "../../src/request/exchange.ts";
 import type { BodyFilter } from "../../src/request/response-sink.ts";
 import { listen } from "./engines.ts";
@@ -89,6 +88,8 @@ class RigSource implements AnswerSource {
   #later: { readonly chosen: Upstream | undefined } | undefined;
   #attempts = 0;
   #status = 0;
+  /** The engine's, of the present answer. */
+  #headers: readonly string[] = [];
 
   constructor(retryStatuses: ReadonlySet<number>, script: Script, ended: (outcome: SeenOutcome) => void) {
     this.retries = script.retries;
@@ -147,12 +148,15 @@ class RigSource implements AnswerSource {
     return this.#script.judge?.(this.#upstream!, status, head, ended) ?? "pass";
   }
 
-  clientHeaders(pairs: string[]): readonly string[] {
-    return withOwnHeaders(pairs, this.#script.observer.responseHeaders?.(this.#upstream!, this.#status) ?? []);
+  editHeaders(pairs: string[]): void {
+    this.#headers = [...pairs];
+    const own = this.#script.observer.responseHeaders?.(this.#upstream!, this.#status) ?? [];
+    for (let at = 0; at < own.length; at += 2) dropHeader(pairs, own[at]!);
+    pairs.push(...own);
   }
 
-  answering(status: number, headers: readonly string[]): void {
-    this.#script.observer.responseStarted?.(this.#upstream!, status, headers);
+  answering(status: number): void {
+    this.#script.observer.responseStarted?.(this.#upstream!, status, this.#headers);
   }
 
   ended(outcome: ExchangeOutcome): void {

@@ -95,7 +95,9 @@ export class DrivenRun {
   }
 
   responseHeaders(): readonly string[] {
-    return this.#source.ownHeaders();
+    const headers: string[] = [];
+    this.#source.editHeaders(headers);
+    return headers;
   }
 
   firstByte(): void {

@@ -88,8 +88,11 @@ class ObjectCapture {
     let at = from;
     do this.#step(bytes[at++] ?? 0);
     while (this.#depth > 0 && at < limit);
-    captured.append(bytes.subarray(from, at));
-    this.complete = this.#depth === 0 ? captured.take() : undefined;
+    const piece = bytes.subarray(from, at);
+    const isComplete = this.#depth === 0;
+    // Nearly every report comes in one piece.
+    if (!isComplete || captured.size > 0) captured.append(piece);
+    this.complete = isComplete ? (captured.size > 0 ? captured.take() : piece) : undefined;
     if (this.#depth > 0 && captured.size >= maxReportBytes) {
       captured.take();
       this.#depth = 0;

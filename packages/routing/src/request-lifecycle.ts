@@ -75,6 +75,9 @@ export interface AnswerEnd {
   readonly outputTokens: number;
 }
 
+/** Of nearly all requests. */
+const noneTried: ReadonlySet<string> = new Set();
+
 /**
  * One request from its arrival to its end, independent of the wire. It waits for its turn, chooses the target of each
  * attempt, charges it, notes what its cache will hold, and gives everything back however the request ends. Events of
@@ -91,7 +94,8 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
   /** Attempts that were sent. */
   attempts = 0;
   readonly #parts: LifecycleParts<Target>;
-  readonly #tried = new Set<string>();
+  /** Targets that failed; undefined while none has. */
+  #failed: Set<string> | undefined;
   readonly #pair: PairRun<Target> | undefined;
   #current: PlannedAttempt<Target> | undefined;
   #ticket: AdmissionTicket | undefined;
@@ -201,7 +205,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
   skipped(): void {
     const dispatch = this.#current?.dispatch;
     if (!dispatch) return;
-    this.#tried.add(dispatch.target.key);
+    this.#markTried(dispatch.target.key);
     dispatch.release();
     dispatch.withdraw();
   }
@@ -212,7 +216,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     const dispatch = this.#current?.dispatch;
     if (!dispatch) return;
     if (kind === "unknown_model") this.#isOutdated = true;
-    if (kind !== "declined" && kind !== "withdrawn") this.#tried.add(dispatch.target.key);
+    if (kind !== "declined" && kind !== "withdrawn") this.#markTried(dispatch.target.key);
     dispatch.release();
     if (!isBegun) dispatch.withdraw();
   }
@@ -264,6 +268,15 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     if (!this.#isAdmitted) return;
     this.#ticket?.ended(outputTokens);
     this.#parts.queue?.admission.capacityFreed();
+  }
+
+  get #tried(): ReadonlySet<string> {
+    return this.#failed ?? noneTried;
+  }
+
+  #markTried(key: string): void {
+    this.#failed ??= new Set();
+    this.#failed.add(key);
   }
 
   #chooseAlone(): Selection<Target> | undefined {

@@ -7,7 +7,7 @@ import { readForwardedBody, refuseReserved } from "../large-bodies/read-forwarde
 import { planOverflow } from "../overflow/overflow.ts";
 import { answer, bytesPerToken, engineHead, planForward } from "../request/answer-request.ts";
 import { type BodyFields, type ClientRequest, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
-import { describeRequest } from "../request/request-trace.ts";
+import { describeRequest, type RequestTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
 import { resolvePool } from "../routing/resolve-pool.ts";
 import { planService } from "../routing/service-class.ts";
@@ -78,9 +78,10 @@ function planFound(
 function planView(
   context: RouterContext,
   request: ClientRequest,
-  { view, readPrompt, received, acceptedMs }: ReadRequest,
+  read: ReadRequest,
   onlyEngine: string | undefined,
 ): PlannedRequest | Promise<PlannedRequest> {
+  const { view, readPrompt, received, acceptedMs } = read;
   const { endpoint } = view;
   const sessionKey = readSessionKey(context.live.current.sessionKey, request.headers, view);
   const named = { model: request.modelName ?? view.model, adapter: view.adapter, sessionKey };
@@ -96,12 +97,8 @@ function planView(
       includeUsage: stripUsage && isAnswer ? true : undefined,
       set: withSet(fieldsFor?.(workMs) ?? bodyFields, set),
     });
-  const body = edit(undefined, { isAnswer: true, workMs: 0 });
-  const { headers, apiKeyName } = request;
-  const overflow =
-    onlyEngine === undefined
-      ? planOverflow(context, { headers, apiKeyName, view, received, model, service })
-      : undefined;
+  const body = edit(undefined, wholeAnswer);
+  const overflow = onlyEngine === undefined ? planOverflow(context, request, read, model, service) : undefined;
   const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
   const isSplit = endpoint.kind === "generate" && targets.some(({ engine }) => engine.kvTransfer);
   const canPull = targets.some(
@@ -113,56 +110,63 @@ function planView(
   if (trace) describeRequest(trace, view, model);
   const readMs = trace?.nowMs() ?? 0;
   const { recorder } = context;
-  const { headers: forwarded, ownTraceparent } = engineHead(context, request, pool);
-  // Without a spread, which would have the object grow property by property.
-  const plan = (prompt: PromptBlocks | undefined, read = prompt): PlannedRequest => ({
-    trace,
-    endpointId: endpoint.id,
-    family: endpoint.family,
-    method: endpoint.method,
-    path: endpoint.path + queryOf(request.url),
-    headers: forwarded,
-    ownTraceparent,
-    body,
-    release: releaseOf(context, request),
-    requestId: request.id,
-    pool,
-    targets,
-    serves,
-    onlyEngine,
-    prompt,
-    canPull,
-    unreadPrompt: view.unreadPrompt,
-    recordedPrompt: recorder.isOn ? read : undefined,
-    features: {
-      promptTokens: prompt?.tokens ?? estimatedTokens,
-      expectedOutputTokens: endpoint.kind === "generate" ? expectedOutputTokens(view) : 0,
-      sessionKey,
-      prefixKey: prompt && prefixKeyOf(prompt, pool.policy.prefixKeyTokens),
-      adapter: parent === undefined ? undefined : model,
-    },
-    stripUsage,
-    split: isSplit ? new SplitSource(view, edit) : undefined,
-    bodyWith: isEdited ? (set, workMs) => edit(set, { isAnswer: true, workMs }) : undefined,
-    storesResponse: endpoint.id === "responses",
-    overflow,
-    service,
-    acceptedMs,
-    answerDueMs: acceptedMs + (context.live.current.timeouts.answerMs ?? Number.POSITIVE_INFINITY),
-  });
+  const { headers, ownTraceparent } = engineHead(context, request, pool);
   const { readsPrefixes } = pool.policy;
-  if (!(readsPrefixes || recorder.isOn) || endpoint.kind !== "generate") return plan(undefined);
+  const isRead = (readsPrefixes || recorder.isOn) && endpoint.kind === "generate";
+  const plan = (blocks: PromptBlocks | undefined): PlannedRequest => {
+    const prompt = readsPrefixes ? blocks : undefined;
+    if (isRead && trace) traceRead(trace, readMs, blocks, estimatedTokens);
+    // Without a spread, which would have the object grow property by property.
+    return {
+      trace,
+      endpointId: endpoint.id,
+      family: endpoint.family,
+      method: endpoint.method,
+      path: endpoint.path + queryOf(request.url),
+      headers,
+      ownTraceparent,
+      body,
+      release: releaseOf(context, request),
+      requestId: request.id,
+      pool,
+      targets,
+      serves,
+      onlyEngine,
+      prompt,
+      canPull,
+      unreadPrompt: view.unreadPrompt,
+      recordedPrompt: recorder.isOn ? blocks : undefined,
+      features: {
+        promptTokens: prompt?.tokens ?? estimatedTokens,
+        expectedOutputTokens: endpoint.kind === "generate" ? expectedOutputTokens(view) : 0,
+        sessionKey,
+        prefixKey: prompt && prefixKeyOf(prompt, pool.policy.prefixKeyTokens),
+        adapter: parent === undefined ? undefined : model,
+      },
+      stripUsage,
+      split: isSplit ? new SplitSource(view, edit) : undefined,
+      bodyWith: isEdited ? (set, workMs) => edit(set, { isAnswer: true, workMs }) : undefined,
+      storesResponse: endpoint.id === "responses",
+      overflow,
+      service,
+      acceptedMs,
+      answerDueMs: acceptedMs + (context.live.current.timeouts.answerMs ?? Number.POSITIVE_INFINITY),
+    };
+  };
+  if (!isRead) return plan(undefined);
   const { reader } = context.prefix;
   const source = { model, parent, endpoint: endpoint.id, body: view.body, estimatedTokens };
   const prompt = readPrompt
     ? reader.readLarge(source, { readPrompt, sizeBytes: received.length })
     : reader.read(source);
-  const planRead = (read: PromptBlocks | undefined): PlannedRequest => {
-    const { from = "size", tokens = estimatedTokens } = read ?? {};
-    trace?.step("tokenize", readMs, { "espalier.prompt_from": from, "espalier.prompt_tokens": tokens });
-    return plan(readsPrefixes ? read : undefined, read);
-  };
-  return prompt instanceof Promise ? prompt.then(planRead) : planRead(prompt);
+  return prompt instanceof Promise ? prompt.then(plan) : plan(prompt);
+}
+
+const wholeAnswer = { isAnswer: true, workMs: 0 };
+
+function traceRead(trace: RequestTrace, readMs: number, read: PromptBlocks | undefined, estimatedTokens: number): void {
+  const { from = "size", tokens = estimatedTokens } = read ?? {};
+  trace.step("tokenize", readMs, { "espalier.prompt_from": from, "espalier.prompt_tokens": tokens });
 }
 
 /** Defined outside the plan's closures, which would keep the body alive. */

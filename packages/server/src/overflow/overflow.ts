@@ -1,11 +1,10 @@
-import type { IncomingHttpHeaders } from "node:http";
 import { type Endpoint, editBody, type RequestView } from "@espalier/api";
 import { type Clock, counterBy, EspalierError, type Meter, type Scheduler, type Startable } from "@espalier/core";
 import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import { createProxy, type Proxy as EngineProxy } from "@espalier/engines";
 import type { NoteChannel } from "@espalier/shared-tree";
 import type { CompiledConfig, OverflowConfig, OverflowReason } from "../config/index.ts";
-import type { PlannedRequest } from "../request/planned-request.ts";
+import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";
 import type { ServiceClass } from "../routing/service-class.ts";
 import { OverflowSpend, type Reservation } from "./overflow-spend.ts";
 
@@ -208,23 +207,17 @@ interface OverflowPlanning {
   readonly admission: { readonly config: CompiledConfig["admission"] };
 }
 
-interface PlannedFrom {
-  readonly headers: IncomingHttpHeaders;
-  readonly apiKeyName: string | undefined;
-  readonly view: RequestView;
-  readonly received: Buffer;
-  /** As engines name it. */
-  readonly model: string;
-  readonly service: ServiceClass | undefined;
-}
-
 /**
+ * @param model as engines name it
  * @returns undefined for a request that never goes to an overflow backend
  * @throws EspalierError `invalid_header`
  */
 export function planOverflow(
   { overflow, admission: { config } }: OverflowPlanning,
-  { headers, apiKeyName, view, received, model, service }: PlannedFrom,
+  { headers, apiKeyName }: Pick<ClientRequest, "headers" | "apiKeyName">,
+  { view, received }: { readonly view: RequestView; readonly received: Buffer },
+  model: string,
+  service: ServiceClass | undefined,
 ): OverflowPlan | undefined {
   if (!overflow.serves(model) || !overflowEndpoints.has(view.endpoint.id)) return undefined;
   const asked = headers["x-espalier-overflow"];

@@ -33,7 +33,7 @@ export {
 export { createRouter, type Router, type RouterDependencies, type RouterGroup } from "./create-router.ts";
 export { describeMetrics } from "./describe-metrics.ts";
 export type { Auth, AuthRequest, Identity } from "./extensions/auth.ts";
-export type { HookAnswer, HookDecision, HookRequest, Hooks, RequestChanges } from "./extensions/hooks.ts";
+export type { HookDecision, HookRequest, Hooks, RequestChanges } from "./extensions/hooks.ts";
 export { type LoadedPlugins, loadPlugins } from "./extensions/plugins.ts";
 export {
   type BodyMode,
@@ -50,6 +50,7 @@ export type { MeshDescription } from "./mesh/describe-mesh.ts";
 export { probeRouters, type RouterProbe } from "./mesh/probe-routers.ts";
 export { type FeedReport, findEventSources, sourceBySpec } from "./prefix/engine-feeds.ts";
 export { protocolLayouts } from "./protocol-layouts.ts";
+export type { HookAnswer } from "./request/request-outcome.ts";
 export {
   createLogger,
   type LoggerOptions,

@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 import {
   answer,
   begin,
-  type DrivenRun,
+  type DrivenSource,
   exchangeRig,
   type Failed,
   fail,
@@ -110,7 +110,7 @@ describe("blocks of prompts under way", () => {
     const sum = (): number => active()[0]! + active()[1]!;
     const [failed, answered, gone] = Array.from({ length: 3 }, () =>
       rig.exchange({ pool: poolOf("dynamo", rig.work) }),
-    ) as [DrivenRun, DrivenRun, DrivenRun];
+    ) as [DrivenSource, DrivenSource, DrivenSource];
     const first = begin(failed);
     expect(sum()).toBe(96);
     fail(failed, first);

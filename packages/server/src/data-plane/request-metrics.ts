@@ -1,7 +1,6 @@
 import { type CounterSeries, counterOf, gaugeOf, type HistogramSeries, type Meter } from "@espalier/core";
 import type { FailureKind } from "@espalier/routing";
-import type { HookAnswer } from "../extensions/hooks.ts";
-import type { RequestOutcome } from "../request/request-outcome.ts";
+import type { HookAnswer, RequestOutcome } from "../request/request-outcome.ts";
 
 /** Totals over all finished requests, and how many of them ended in each way. */
 export interface RequestTotals extends Record<RequestOutcome, number> {

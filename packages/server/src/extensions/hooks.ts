@@ -2,7 +2,7 @@ import { type IncomingHttpHeaders, validateHeaderName, validateHeaderValue } fro
 import type { Clock, Logger, Meter, Scheduler } from "@espalier/core";
 import type { ChoiceReason } from "@espalier/policies";
 import type { ClientRequest } from "../request/planned-request.ts";
-import type { RequestOutcome } from "../request/request-outcome.ts";
+import type { HookAnswer } from "../request/request-outcome.ts";
 
 /** Longest wait for a hook, in milliseconds. After it the request goes on without the hook. */
 export const hookTimeoutMs = 250;
@@ -46,25 +46,6 @@ export interface HookDecision {
   readonly promptTokens: number;
   /** Prompt tokens that the engine is believed to hold. */
   readonly matchedTokens: number;
-}
-
-/** A request that is over. */
-export interface HookAnswer {
-  readonly requestId: string;
-  /** Empty for a request that was refused before its model was known. */
-  readonly model: string;
-  readonly status: number;
-  readonly outcome: RequestOutcome;
-  /** Code of the error that the client got. */
-  readonly error: string | undefined;
-  /** Undefined when no engine was asked. */
-  readonly engine: string | undefined;
-  readonly attempts: number;
-  readonly durationMs: number;
-  /** By the engine's own report of its usage; undefined without one. */
-  readonly promptTokens: number | undefined;
-  readonly cachedTokens: number | undefined;
-  readonly completionTokens: number | undefined;
 }
 
 /**

@@ -6,14 +6,13 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { replyWithError } from "../data-plane/error-reply.ts";
 import { releaseBody } from "../data-plane/read-body.ts";
 import { callerTraceparent, newTraceparent } from "../data-plane/request-ids.ts";
-import type { HookAnswer } from "../extensions/hooks.ts";
 import { Diversion } from "../overflow/overflow-source.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PoolSettings } from "../routing/pools.ts";
 import { Exchange } from "./exchange.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
 import { PoolSource } from "./pool-source.ts";
-import { requestOutcome } from "./request-outcome.ts";
+import { type HookAnswer, requestOutcome } from "./request-outcome.ts";
 import { endRefused } from "./request-trace.ts";
 
 /** In English, current models' tokenizers average about four bytes per token. */

@@ -1,7 +1,6 @@
-import type { HookAnswer } from "../extensions/hooks.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PlannedRequest } from "./planned-request.ts";
-import { outcomeStatus, type RequestOutcome, requestOutcome } from "./request-outcome.ts";
+import { type HookAnswer, outcomeStatus, type RequestOutcome, requestOutcome } from "./request-outcome.ts";
 import { endTrace, type TracedEnd } from "./request-trace.ts";
 
 /** How a request ended, for metrics, log and trace. */

@@ -13,6 +13,25 @@ import type { ExchangeOutcome } from "./exchange.ts";
  */
 export type RequestOutcome = "answered" | "refused" | "failed" | "cut" | "cancelled";
 
+/** A request that is over. */
+export interface HookAnswer {
+  readonly requestId: string;
+  /** Empty for a request that was refused before its model was known. */
+  readonly model: string;
+  readonly status: number;
+  readonly outcome: RequestOutcome;
+  /** Code of the error that the client got. */
+  readonly error: string | undefined;
+  /** Undefined when no engine was asked. */
+  readonly engine: string | undefined;
+  readonly attempts: number;
+  readonly durationMs: number;
+  /** By the engine's own report of its usage; undefined without one. */
+  readonly promptTokens: number | undefined;
+  readonly cachedTokens: number | undefined;
+  readonly completionTokens: number | undefined;
+}
+
 /** What is known when a request is over. */
 export interface RequestEnd {
   readonly outcome: ExchangeOutcome;

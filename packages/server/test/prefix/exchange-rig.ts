@@ -40,7 +40,7 @@ export interface Upstream extends Engine {
 }
 
 /** A request's source of answers that a test calls as an exchange does. */
-export class DrivenRun {
+export class DrivenSource {
   readonly #source: PoolSource;
   /** What it was answered with. */
   #error: EspalierError | undefined;
@@ -111,8 +111,8 @@ export interface ExchangeRig extends Pick<ScriptedFleet, "target" | "engine"> {
   readonly meter: SeriesMeter;
   /** What is learned of both engines. */
   readonly work: PoolWork;
-  /** One request, as the relay has it. */
-  exchange(changes?: Partial<PlannedRequest>): DrivenRun;
+  /** One request, as an exchange has it. */
+  exchange(changes?: Partial<PlannedRequest>): DrivenSource;
   /** Tokens of the prompt that a target is thought to hold. */
   held(key: string, of?: PromptBlocks): number;
 }
@@ -187,7 +187,7 @@ export async function exchangeRig({ quality = "none", loadAdapter }: ExchangeRig
   };
   return {
     ...{ index, time, meter, work, target: scripted.target, engine: scripted.engine },
-    exchange: (changes = {}) => new DrivenRun(context, { ...plan, ...changes }),
+    exchange: (changes = {}) => new DrivenSource(context, { ...plan, ...changes }),
     held(key, of = prompt) {
       const candidates = createCandidateSet();
       const at = candidates.add(key, 0);
@@ -199,7 +199,7 @@ export async function exchangeRig({ quality = "none", loadAdapter }: ExchangeRig
 }
 
 /** Begins an attempt; the key of its target is `key`. */
-export function begin(exchange: DrivenRun): Upstream {
+export function begin(exchange: DrivenSource): Upstream {
   const upstream = exchange.next();
   if (!upstream || upstream instanceof Promise) throw new Error("no engine was chosen at once");
   exchange.attemptStarted();
@@ -212,15 +212,15 @@ export interface Failed {
   readonly beforeFirstByte?: boolean;
 }
 
-/** Has an attempt fail as the relay tells it. */
-export function fail(exchange: DrivenRun, _: Upstream, failed: Failed = {}): void {
+/** Has an attempt fail as an exchange tells it. */
+export function fail(exchange: DrivenSource, _: Upstream, failed: Failed = {}): void {
   const { kind = "reset", beforeFirstByte = true, ...rest } = failed;
   exchange.attemptFailed({ kind, beforeFirstByte, ...rest, error: new EspalierError("upstream_reset") });
 }
 
 /** Has the client get an engine's answer to its end; `cached` tokens are reported where a number is given. */
 export function answer(
-  exchange: DrivenRun,
+  exchange: DrivenSource,
   upstream: Upstream,
   { status = 200, cached }: { readonly status?: number; readonly cached?: number } = {},
 ): void {

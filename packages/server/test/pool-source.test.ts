@@ -4,7 +4,7 @@ import { describe, expect, test } from "vitest";
 import {
   answer,
   begin,
-  type DrivenRun,
+  type DrivenSource,
   type ExchangeRig,
   exchangeRig,
   type Failed,
@@ -20,12 +20,12 @@ const inFlight = (rig: ExchangeRig): number[] => ["a", "b"].map((key) => rig.tar
 const only = (rig: ExchangeRig, key: string) => ({ targets: [rig.target(key)] });
 
 /** One request to engine `a` that comes to this. */
-function run(rig: ExchangeRig, end: (exchange: DrivenRun, upstream: Upstream) => void): void {
+function run(rig: ExchangeRig, end: (exchange: DrivenSource, upstream: Upstream) => void): void {
   const exchange = rig.exchange(only(rig, "a"));
   end(exchange, begin(exchange));
 }
 
-const failOnce = (exchange: DrivenRun, upstream: Upstream, failed: Failed = {}): void => {
+const failOnce = (exchange: DrivenSource, upstream: Upstream, failed: Failed = {}): void => {
   fail(exchange, upstream, failed);
   exchange.finish(failedOutcome);
 };
@@ -74,7 +74,7 @@ describe("what the proxy is told", () => {
 describe("load is charged when an engine is chosen, and given back exactly once", () => {
   const usage = 'data: {"choices":[],"usage":{"prompt_tokens":100,"completion_tokens":2,"total_tokens":102}}\n\n';
   /** Two tokens, and what ends such a stream. */
-  const stream = (exchange: DrivenRun, upstream: Upstream): (() => void) => {
+  const stream = (exchange: DrivenSource, upstream: Upstream): (() => void) => {
     const filter = exchange.bodyFilter(200, "text/event-stream");
     exchange.responseStarted(upstream, 200);
     exchange.firstByte();
@@ -100,7 +100,7 @@ describe("load is charged when an engine is chosen, and given back exactly once"
   });
 
   const cut = { kind: "cut", error: new EspalierError("upstream_cut_short") } as const;
-  const ends: Record<string, (exchange: DrivenRun, upstream: Upstream) => void> = {
+  const ends: Record<string, (exchange: DrivenSource, upstream: Upstream) => void> = {
     "a whole answer": (exchange, upstream) => answer(exchange, upstream),
     "a refusal": (exchange, upstream) => answer(exchange, upstream, { status: 429 }),
     "a failure before headers": failOnce,
@@ -243,7 +243,7 @@ describe("the circuit breaker hears what is the engine's doing", () => {
 describe("errors", () => {
   test("a failure is what the proxy says it is, and other ends leave nothing to answer with", async () => {
     const rig = await exchangeRig();
-    const codeOf = (outcome: Parameters<DrivenRun["finish"]>[0]) => rig.exchange().finish(outcome)?.code;
+    const codeOf = (outcome: Parameters<DrivenSource["finish"]>[0]) => rig.exchange().finish(outcome)?.code;
     expect(codeOf(failedOutcome)).toBe("no_engine_available");
     expect(codeOf({ kind: "client_closed" })).toBeUndefined();
     expect(codeOf({ kind: "cut", error: new EspalierError("upstream_cut_short") })).toBeUndefined();

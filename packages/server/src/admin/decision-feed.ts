@@ -2,7 +2,7 @@ import type { ServerResponse } from "node:http";
 import { type Cancel, EspalierError, hashOf, type Scheduler } from "@espalier/core";
 import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import type { Target } from "@espalier/engines";
-import type { RequestLifecycle } from "@espalier/routing";
+import type { RequestLifecycle, Selection } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
 import { answer, error } from "../lifecycle/answer-schemas.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
@@ -168,6 +168,33 @@ export function describeDecision(
     prefillWorker: prefill?.target.engine.id ?? null,
     pull: describePull(pull),
   };
+}
+
+type Announcing = Pick<RouterContext, "admission" | "clock" | "decisionLog" | "decisions" | "hooks" | "metrics">;
+
+/** Tells metrics, log, watchers and hooks of the engine that was chosen for an attempt. */
+export function announceDecision(
+  context: Announcing,
+  plan: PlannedRequest,
+  lifecycle: RequestLifecycle<Target>,
+  selection: Selection<Target>,
+): void {
+  const { decisionLog, decisions, hooks, metrics } = context;
+  const { pool, requestId, features } = plan;
+  metrics.decided(pool.policy.name, selection.reason);
+  const decision = describeDecision(context, plan, lifecycle);
+  decisionLog.name(selection.logged, requestId, decision);
+  if (decisions.isWatched) decisions.note(decision, { requestId, sessionKey: features.sessionKey });
+  hooks?.decided?.({
+    requestId,
+    model: pool.model,
+    policy: pool.policy.name,
+    reason: selection.reason,
+    engine: selection.target.engine.id,
+    attempt: lifecycle.attempts + 1,
+    promptTokens: features.promptTokens,
+    matchedTokens: selection.matchedTokens,
+  });
 }
 
 /** Interval of keep-alive comments, by which readers tell a dead router from a quiet one. */

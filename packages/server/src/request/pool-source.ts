@@ -17,10 +17,10 @@ import {
   type Selection,
 } from "@espalier/routing";
 import { AdapterRun } from "../adapters/adapter-run.ts";
+import { announceDecision } from "../admin/decision-feed.ts";
 import type { Diversion } from "../overflow/overflow-source.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
-import { announceDecision } from "./announce-decision.ts";
 import { type AnswerListener, AnswerReader } from "./answer-reader.ts";
 import type {
   AnswerSource,

@@ -1,19 +1,18 @@
 import type { RouterContext } from "../router-context.ts";
 import type { PlannedRequest } from "./planned-request.ts";
-import { type HookAnswer, outcomeStatus, type RequestOutcome, requestOutcome } from "./request-outcome.ts";
-import { endTrace, type TracedEnd } from "./request-trace.ts";
-
-/** How a request ended, for metrics, log and trace. */
-export interface ReportedEnd extends TracedEnd {
-  /** When it was first sent to an engine, less its time in the queue; NaN if never sent. */
-  readonly dispatchedMs: number;
-  readonly outputTokens: number;
-}
+import {
+  type HookAnswer,
+  outcomeStatus,
+  type RequestEnd,
+  type RequestOutcome,
+  requestOutcome,
+} from "./request-outcome.ts";
+import { endTrace } from "./request-trace.ts";
 
 type Watchers = Pick<RouterContext, "clock" | "hooks" | "metrics" | "logger" | "recorder" | "tracer">;
 
 /** Reports the end of a planned request to metrics, log and trace. */
-export function reportEnd(context: Watchers, plan: PlannedRequest, end: ReportedEnd): void {
+export function reportEnd(context: Watchers, plan: PlannedRequest, end: RequestEnd): void {
   const { clock, metrics, recorder } = context;
   const { endpointId, pool, acceptedMs } = plan;
   const { error, usage, dispatchedMs, firstByteMs, outputTokens } = end;
@@ -42,7 +41,7 @@ export function reportEnd(context: Watchers, plan: PlannedRequest, end: Reported
 function log(
   { logger }: Watchers,
   { requestId, pool }: PlannedRequest,
-  end: ReportedEnd,
+  end: RequestEnd,
   outcome: RequestOutcome,
 ): void {
   const { selection, attempts } = end;

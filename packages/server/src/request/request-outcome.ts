@@ -1,5 +1,7 @@
-import type { AnswerFault } from "@espalier/api";
+import type { AnswerFault, Usage } from "@espalier/api";
 import type { EspalierError } from "@espalier/core";
+import type { Target } from "@espalier/engines";
+import type { Selection } from "@espalier/routing";
 import type { ExchangeOutcome } from "./exchange.ts";
 
 /**
@@ -32,15 +34,24 @@ export interface HookAnswer {
   readonly completionTokens: number | undefined;
 }
 
-/** What is known when a request is over. */
+/** What is known when a planned request is over. */
 export interface RequestEnd {
   readonly outcome: ExchangeOutcome;
   /** What the client got instead of an answer. */
   readonly error: EspalierError | undefined;
   /** Why an answer with status 200 is none. */
   readonly fault: AnswerFault | undefined;
+  /** Of the last attempt; undefined when no engine was asked. */
+  readonly selection: Selection<Target> | undefined;
+  readonly prefillWorker: string | undefined;
+  readonly attempts: number;
+  readonly queuedMs: number | undefined;
+  /** When it was first sent to an engine, less its time in the queue; NaN if never sent. */
+  readonly dispatchedMs: number;
   /** NaN when no content came. */
   readonly firstByteMs: number;
+  readonly usage: Usage | undefined;
+  readonly outputTokens: number;
 }
 
 /** Nginx's 499: the client went away. Used in metrics only. */
@@ -53,7 +64,7 @@ export function outcomeStatus({ outcome, error }: Pick<RequestEnd, "outcome" | "
   return (error ?? (outcome.kind === "failed" ? outcome.error : undefined))?.kind.status ?? 502;
 }
 
-export function requestOutcome(end: RequestEnd): RequestOutcome {
+export function requestOutcome(end: Pick<RequestEnd, "outcome" | "error" | "fault" | "firstByteMs">): RequestOutcome {
   const { outcome, fault, firstByteMs } = end;
   if (outcome.kind === "cut") return "cut";
   const sent = outcomeStatus(end);

@@ -1,4 +1,4 @@
-import type { RequestView, Usage } from "@espalier/api";
+import type { RequestView } from "@espalier/api";
 import type { Clock, EspalierError, Span, SpanAttributes } from "@espalier/core";
 import { rankNumber, type Target } from "@espalier/engines";
 import type { Selection } from "@espalier/routing";
@@ -176,17 +176,8 @@ function joined(header: string | string[] | undefined): string | undefined {
 
 type Tracing = Pick<RouterContext, "tracer" | "clock">;
 
-/** How a planned request ended. */
-export interface TracedEnd extends RequestEnd {
-  readonly selection: Selection<Target> | undefined;
-  readonly prefillWorker: string | undefined;
-  readonly attempts: number;
-  readonly queuedMs: number | undefined;
-  readonly usage: Usage | undefined;
-}
-
 /** Ends the trace of a request. A failed request that was not recorded is recorded with what is known at its end. */
-export function endTrace(context: Tracing, plan: PlannedRequest, end: TracedEnd): void {
+export function endTrace(context: Tracing, plan: PlannedRequest, end: RequestEnd): void {
   const errorType = errorTypeOf(end);
   const trace = plan.trace ?? (errorType === undefined ? undefined : keepPlanned(context, plan));
   trace?.end(endAttributes(plan, end), errorType);
@@ -201,14 +192,14 @@ export function endRefused(context: Tracing, request: ClientRequest, { kind, cod
 }
 
 /** Client errors and disconnects are not server errors. */
-function errorTypeOf(end: TracedEnd): string | undefined {
+function errorTypeOf(end: RequestEnd): string | undefined {
   const { outcome, error, fault } = end;
   if (outcome.kind === "cut") return outcome.error.code;
   const status = fault?.status ?? outcomeStatus(end);
   return status >= 500 ? (error?.code ?? String(status)) : undefined;
 }
 
-function endAttributes({ pool, service }: PlannedRequest, end: TracedEnd): SpanAttributes {
+function endAttributes({ pool, service }: PlannedRequest, end: RequestEnd): SpanAttributes {
   const { outcome, error, selection, prefillWorker, attempts, queuedMs, usage } = end;
   return {
     "http.response.status_code": outcome.kind === "client_closed" ? undefined : outcomeStatus(end),

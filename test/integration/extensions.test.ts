@@ -13,7 +13,7 @@ import {
 } from "@espalier/server";
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, onTestFinished, test } from "vitest";
-import { chat, post } from "./client.ts";
+import { chat, post, rawConnection, rawPost } from "./client.ts";
 import { jsonEngine } from "./engines.ts";
 import { createRig } from "./rig.ts";
 
@@ -230,6 +230,33 @@ test("auth decides who may ask, in place of keys; where it fails, nobody passes"
   const failed = await ask(router, { "x-user": "broken" });
   expect(failed).toMatchObject({ status: 503, json: { error: { code: "auth_failed" } } });
   expect(await ask(router, { "x-user": "x".repeat(129) })).toMatchObject({ status: 503 });
+  expect(serving.requests).toHaveLength(1);
+});
+
+test("a client that leaves while auth decides is not counted for ever", async () => {
+  const serving = await engine();
+  const [asked, decided] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const router = await rig.router({
+    engines: [serving.url],
+    extensions: {
+      async auth() {
+        asked.resolve();
+        await decided.promise;
+        return { name: "ada" };
+      },
+    },
+  });
+  const { port } = new URL(router.url);
+  const client = await rawConnection(Number(port));
+  client.write(rawPost("/v1/chat/completions", JSON.stringify(chat())));
+  await asked.promise;
+  client.socket.resetAndDestroy();
+  const open = async () => (await router.metrics()).sum("espalier_open_connections", { listener: "clients" });
+  await waitFor(async () => (await open()) === 0, { what: "the end of the connection" });
+  decided.resolve();
+  // Answered after the one that left was let in.
+  expect((await ask(router)).status).toBe(200);
+  await router.untilIdle();
   expect(serving.requests).toHaveLength(1);
 });
 

@@ -1,12 +1,16 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { type Cancel, EspalierError, type Scheduler } from "@espalier/core";
-import type { FastifyInstance } from "fastify";
+import type { FastifyInstance, FastifyRequest } from "fastify";
 
 /** Unfinished answers by connection. */
 export interface OpenAnswers {
-  /** Makes every answer of an application emit `close`, at the latest when its connection closes. */
-  watch(app: FastifyInstance): void;
+  /**
+   * Makes every answer of an application emit `close`, at the latest when its connection closes.
+   *
+   * @param closed called once for each, then
+   */
+  watch(app: FastifyInstance, closed?: (request: FastifyRequest) => void): void;
   on(socket: Socket): readonly ServerResponse[];
 }
 
@@ -25,18 +29,20 @@ export function createOpenAnswers(): OpenAnswers {
     const open: ServerResponse[] = [];
     openAnswers.set(socket, open);
     socket.once("close", () => {
-      for (const response of open.splice(0)) if (!response.closed) close(response);
+      for (const response of [...open]) if (!response.closed) close(response);
     });
     return open;
   };
   return {
-    watch(app) {
-      app.addHook("onRequest", ({ raw: { socket } }, { raw: response }, done) => {
-        const open = listOf(socket);
+    watch(app, closed) {
+      app.addHook("onRequest", (request, { raw: response }, done) => {
+        const open = listOf(request.raw.socket);
         open.push(response);
         response.on("close", () => {
           const at = open.indexOf(response);
-          if (at >= 0) open.splice(at, 1);
+          if (at < 0) return;
+          open.splice(at, 1);
+          closed?.(request);
         });
         done();
       });

@@ -42,6 +42,8 @@ declare module "fastify" {
     apiKeyName: string | undefined;
     /** Undefined for a request that is not recorded. */
     trace: RequestTrace | undefined;
+    /** Whether it is one of those in flight. */
+    isCounted: boolean;
   }
 }
 
@@ -53,7 +55,7 @@ export function createDataPlaneApp(context: RouterContext, readiness: () => Read
   const { listen, limits } = context.live.current;
   const openAnswers = createOpenAnswers();
   const app = createFastify(context, openAnswers);
-  openAnswers.watch(app);
+  openAnswers.watch(app, (request) => leave(context, request));
   const acceptFirst = createAcceptFirst(context.clock, systemAfterPoll);
   acceptFirst.watch(app.server);
   answerExpectations(app, context);
@@ -61,6 +63,7 @@ export function createDataPlaneApp(context: RouterContext, readiness: () => Read
   app.decorateRequest("apiKeyName", undefined);
   app.decorateRequest("trace", undefined);
   app.decorateRequest("reservedBytes", 0);
+  app.decorateRequest("isCounted", false);
   app.removeAllContentTypeParsers();
   // JSON is registered by name too: for any other type fastify searches its parsers on each request.
   for (const type of ["application/json", "*"]) {
@@ -203,6 +206,8 @@ function enter(
   done: (error?: EspalierError) => void,
 ): void {
   try {
+    // The client left while its identity was checked: no end of its answer would be seen any more.
+    if (reply.raw.destroyed) throw new EspalierError("client_closed");
     if (context.connections.isRejected(request.raw.socket)) throw new EspalierError("too_many_connections");
     request.apiKeyName = admitHead(context, request);
     reserveDeclared(context, request);
@@ -213,13 +218,17 @@ function enter(
   // Before its body is read, so that incoming bodies are bounded and a drain waits for them.
   const { inFlight, metrics } = context;
   metrics.inFlight(++inFlight.count);
-  reply.raw.once("close", () => {
-    metrics.inFlight(--inFlight.count);
-    releaseBody(context, request);
-  });
+  request.isCounted = true;
   // After the checks, so that unauthorised requests cannot fill the span queue.
   if (context.tracer.isOn && request.routeOptions.config.endpointId) request.trace = beginTrace(context, request);
   done();
+}
+
+/** The answer has ended. */
+function leave(context: RouterContext, request: FastifyRequest): void {
+  if (!request.isCounted) return;
+  context.metrics.inFlight(--context.inFlight.count);
+  releaseBody(context, request);
 }
 
 /**

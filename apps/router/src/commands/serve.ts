@@ -209,7 +209,7 @@ function pickerNote(picker: Router["picker"]): string {
 
 function dashboardPage({ admin }: CompiledConfig, isDemo: boolean): DashboardPage | undefined {
   if (!admin.dashboard) return undefined;
-  return { files: dashboardFiles(), ...(isDemo ? { killCommand: `kill -9 ${process.pid}` } : {}) };
+  return { files: dashboardFiles, ...(isDemo ? { killCommand: `kill -9 ${process.pid}` } : {}) };
 }
 
 /**

@@ -25,7 +25,8 @@ import { type Recorder, registerRecording } from "./recorder.ts";
 
 /** The dashboard page, provided by the embedding program. */
 export interface DashboardPage {
-  readonly files: readonly PageFile[];
+  /** Called when somebody first loads the page: in a clone it is made of the sources, which takes a second. */
+  readonly files: () => readonly PageFile[];
   /** For demonstrations: the command that kills this router. */
   readonly killCommand?: string;
 }
@@ -75,7 +76,7 @@ export interface DashboardRoutes {
   readonly logger: Logger;
   readonly scheduler: Scheduler;
   /** Of the page; undefined where it is not shown. */
-  readonly files: readonly PageFile[] | undefined;
+  readonly files: DashboardPage["files"] | undefined;
   /** Origins of the other routers. */
   readonly origins: () => readonly string[];
 }
@@ -256,18 +257,23 @@ export function registerIndex(app: FastifyInstance, hasPage: boolean): void {
  */
 export function registerPage(
   app: FastifyInstance,
-  files: readonly PageFile[] | undefined,
+  files: DashboardPage["files"] | undefined,
   origins: () => readonly string[],
 ): void {
-  const byName = new Map(files?.map((file) => [file.name, file]));
+  let byName: ReadonlyMap<string, PageFile> | undefined;
+  const fileOf = (name: string): PageFile => {
+    byName ??= new Map(files?.().map((file) => [file.name, file]));
+    const file = byName.get(name);
+    if (!file) throw new EspalierError("path_not_found");
+    return file;
+  };
   const send = (reply: FastifyReply, file: PageFile, text: string): FastifyReply =>
     reply
       .headers({ ...commonHeaders, "cache-control": "no-cache" })
       .type(file.contentType)
       .send(text);
   const sendIndex = (reply: FastifyReply): FastifyReply => {
-    const index = byName.get("index.html");
-    if (!index) throw new EspalierError("path_not_found");
+    const index = fileOf("index.html");
     const allowed = origins();
     reply.header("content-security-policy", contentPolicy(allowed));
     return send(reply, index, index.text.replace(originsPlace, `data-origins="${allowed.join(" ")}"`));
@@ -286,8 +292,7 @@ export function registerPage(
   });
   app.get<{ Params: { name: string } }>("/dashboard/:name", { schema: file }, ({ params }, reply) => {
     if (params.name === "index.html") return sendIndex(reply);
-    const found = byName.get(params.name);
-    if (!found) throw new EspalierError("path_not_found");
+    const found = fileOf(params.name);
     return send(reply, found, found.text);
   });
 }

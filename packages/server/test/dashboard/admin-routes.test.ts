@@ -33,7 +33,12 @@ function start({
   guardAdmin(app, who);
   registerPreflights(app);
   registerIndex(app, hasPage);
-  if (hasPage) registerPage(app, files, () => origins);
+  if (hasPage)
+    registerPage(
+      app,
+      () => files,
+      () => origins,
+    );
   app.get("/admin/dashboard", async () => ({ router: "r1" }));
   app.get("/admin/status", async () => ({}));
   app.post("/admin/reload", async () => ({}));

@@ -23,16 +23,14 @@ export { createFeedReaderMeters } from "./feeds/feed-writer.ts";
 export { Ownership } from "./feeds/ownership.ts";
 
 export {
-  type GaugeColumns,
   gaugeLayout,
   idleGauge,
+  isIdle,
   type LoadGauge,
-  mapGauge,
   pickGauge,
-  replaceInSums,
 } from "./load/load-gauge.ts";
 export type { LoadPlane } from "./load/load-plane.ts";
-export { noSharedLoad, type SharedLoad } from "./load/load-sums.ts";
+export { LoadSums, noSharedLoad, type SharedLoad } from "./load/load-sums.ts";
 export { noteFrameLayout } from "./notes/note-frame.ts";
 export { type Note, type NoteChannel, NotePlane } from "./notes/note-plane.ts";
 export type { Bindings } from "./placements/bindings.ts";

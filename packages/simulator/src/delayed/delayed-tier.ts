@@ -2,38 +2,25 @@ import { asRouterId, type Cancel, type Clock, type Scheduler, silentMeter } from
 import type { Origin, PlaneExchange, PlaneOptions } from "@espalier/mesh";
 import {
   type BindingStore,
-  createCacheMeters,
   createLocalBindings,
-  createPrefixKnowledge,
-  createRecentPrompts,
   createSessionBindings,
-  type KnowledgeOptions,
   MemoryWatch,
   noFleetUsage,
   type RoutingTarget,
 } from "@espalier/routing";
 import type { FeedQuality } from "@espalier/shared-tree";
-import { NotePlane, noSharedLoad, type SharedLoad, UsagePlane } from "@espalier/shared-tree";
-import type { RouterView } from "../fleet/router-view.ts";
+import { type LoadGauge, NotePlane, noSharedLoad, type SharedLoad, UsagePlane } from "@espalier/shared-tree";
+import { createKnowledge, type RouterView } from "../fleet/router-view.ts";
 import type { SimEngine } from "../fleet/sim-engine.ts";
 import type { Sharing, SimTiming } from "../run.ts";
 import { ownersOf, type Placement } from "../topology.ts";
-import { type Arrivals, arrivalsOf } from "./delivery.ts";
-import { createCommonStore, createDelayedStore, createPrivateStore, type RouterStore } from "./router-store.ts";
+import { type Arrivals, arrivalsOf, dueMs, isPrivate } from "./delivery.ts";
+import { createDelayedStore, createPrivateStore, type RouterStore } from "./router-store.ts";
 import { SessionTable } from "./session-table.ts";
 import { SharedKnowledge } from "./shared-knowledge.ts";
-import {
-  createDirectBroadcaster,
-  createGossipBroadcaster,
-  createMeshBroadcaster,
-  type LoadBroadcaster,
-  type LoadBroadcasterOptions,
-  LoadChannel,
-  LoadTable,
-  silentBroadcaster,
-} from "./shared-load.ts";
+import { createLoadBroadcaster, type LoadBroadcaster, LoadTable, silentBroadcaster } from "./shared-load.ts";
 
-interface DelayedTierOptions extends Pick<KnowledgeOptions, "placementTtlMs" | "placementTokens"> {
+interface DelayedTierOptions {
   readonly sharing: Sharing;
   /** Number of routers. */
   readonly routers: number;
@@ -72,7 +59,7 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
   if (!Number.isInteger(routers) || routers < 1) throw new RangeError("a tier has at least one router");
   const arrivals = arrivalsOf(sharing, routers, { timing, placement });
   const shared = arrivals.map((arrived, region) =>
-    sharing !== "none" && (placement?.routers.includes(region) ?? true)
+    (placement?.routers.includes(region) ?? true)
       ? new SharedKnowledge({ engines, arrivals: arrived, clock })
       : undefined,
   );
@@ -112,17 +99,11 @@ function storeOf(
   router: number,
   byRegion: readonly (SharedKnowledge | undefined)[],
 ): RouterStore {
-  const shared = byRegion[placement?.routers[router] ?? 0];
-  if (!shared) return createPrivateStore(engines, clock, undefined);
-  if (routers === 1 || sharing === "oracle") return createCommonStore(shared, clock);
-  return sharing === "events-only"
-    ? createPrivateStore(engines, clock, shared)
-    : createDelayedStore(
-        router,
-        shared,
-        clock,
-        byRegion.filter((one): one is SharedKnowledge => one !== undefined && one !== shared),
-      );
+  const shared = byRegion[placement?.routers[router] ?? 0]!;
+  if (sharing === "none" || (routers > 1 && isPrivate(sharing)))
+    return createPrivateStore(engines.length, clock, shared);
+  const elsewhere = byRegion.filter((one): one is SharedKnowledge => one !== undefined && one !== shared);
+  return createDelayedStore(router, shared, clock, elsewhere);
 }
 
 /** Where routers share only events, each binds the sessions that it sees. */
@@ -130,7 +111,7 @@ function createBindingParts(
   { sharing, clock }: DelayedTierOptions,
   arrivals: readonly Arrivals[],
 ): (router: number) => BindingStore {
-  if (sharing === "none" || sharing === "events-only") return () => createLocalBindings(clock);
+  if (isPrivate(sharing)) return () => createLocalBindings(clock);
   const table = new SessionTable({ clock, arrivals });
   return (router) => table.seenBy(router);
 }
@@ -141,7 +122,7 @@ function createBroadcastLinksFor<Plane extends { readonly exchange: PlaneExchang
   arrivals: readonly Arrivals[],
   create: (options: PlaneOptions) => Plane,
 ): BroadcastLinks<Plane> | undefined {
-  if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
+  if (routers === 1 || isPrivate(sharing)) return undefined;
   const createPlane = (self: () => Origin) => create({ self, clock, scheduler, meter: silentMeter });
   return createBroadcastLinks({ createPlane, arrivals, clock, scheduler });
 }
@@ -154,7 +135,7 @@ interface LoadParts {
 /** @returns undefined where routers know only their own load */
 function createLoadParts(options: DelayedTierOptions, arrivals: readonly Arrivals[]): LoadParts | undefined {
   const { sharing, routers, engines, clock, scheduler, timing, placement } = options;
-  if (routers === 1 || sharing === "none" || sharing === "events-only") return undefined;
+  if (routers === 1 || isPrivate(sharing)) return undefined;
   const linkDelayMs = (router: number, region: number): number => {
     if (sharing === "oracle") return 0;
     return placement?.delayMs(placement.routers[router]!, region) ?? timing.linkDelayMs;
@@ -162,21 +143,24 @@ function createLoadParts(options: DelayedTierOptions, arrivals: readonly Arrival
   const tables = arrivals.map(
     (_, region) => new LoadTable({ routers, targets: engines.length }, clock, (router) => linkDelayMs(router, region)),
   );
-  const channels = tables.map(
-    (table, region) => new LoadChannel(table, { arrivals: arrivals[region]!, clock, scheduler }),
-  );
   return {
     seenBy: (router) => tables[placement?.routers[router] ?? 0]!.seenBy(router),
     broadcasterOf(router, targets) {
-      const parts: LoadBroadcasterOptions = { router, channels, clock, scheduler };
-      if (sharing === "mesh") return createMeshBroadcaster(parts, targets);
-      return sharing === "oracle" ? createDirectBroadcaster(parts) : createGossipBroadcaster(parts);
+      const send = (target: number, gauge: LoadGauge): void => {
+        const nowMs = clock.nowMs();
+        for (const [region, table] of tables.entries()) {
+          const waitMs = dueMs(arrivals[region]!, "loadDueMs", router, nowMs) - nowMs;
+          if (waitMs > 0) scheduler.after(waitMs, () => table.receive({ router, target, gauge }));
+          else table.receive({ router, target, gauge });
+        }
+      };
+      return createLoadBroadcaster(sharing, { targets, send, clock, scheduler });
     },
   };
 }
 
 function createView(
-  { sharing, clock, scheduler, placementTtlMs, placementTokens }: DelayedTierOptions,
+  { sharing, clock, scheduler }: DelayedTierOptions,
   store: RouterStore,
   parts: {
     readonly broadcaster: LoadBroadcaster;
@@ -186,18 +170,8 @@ function createView(
 ): RouterView {
   const { broadcaster, usagePlane, notePlane, ...seen } = parts;
   const quality: FeedQuality = sharing === "none" ? "none" : "complete";
-  const knowledge = createPrefixKnowledge({
-    clock,
-    placementTtlMs,
-    placementTokens,
-    index: store.index,
-    placements: store.placements,
-    // Recent prompts matter where events are incomplete.
-    recent: createRecentPrompts(),
-    meters: createCacheMeters(silentMeter),
-    feedQualityOf: () => quality,
-    onPlaced: () => {},
-  });
+  const { index, placements } = store;
+  const knowledge = createKnowledge({ clock, index, placements, feedQualityOf: () => quality, meter: silentMeter });
   let cancelUpkeep: Cancel = () => {};
   return {
     ...seen,
@@ -260,8 +234,8 @@ export function createBroadcastLinks<Plane extends { readonly exchange: PlaneExc
       plane.exchange.onFrame((frame) => {
         if (planes.get(router) !== plane) return;
         const nowMs = clock.nowMs();
-        for (const [region, { times }] of arrivals.entries()) {
-          scheduler.after(times[regionOf(router)]!.loadDueMs(nowMs) - nowMs, () => {
+        for (const [region, readers] of arrivals.entries()) {
+          scheduler.after(dueMs(readers, "loadDueMs", router, nowMs) - nowMs, () => {
             for (const [other, { exchange }] of planes) {
               if (other !== router && regionOf(other) === region) exchange.receive(frame);
             }

@@ -1,3 +1,4 @@
+import type { TimerHeap } from "@espalier/testing";
 import type { Sharing, SimTiming } from "../run.ts";
 import { type Placement, timingBetween } from "../topology.ts";
 
@@ -16,29 +17,40 @@ const secondMs = 1_000;
 /** The first whole second after a moment. */
 export const nextSecondMs = (atMs: number): number => (Math.floor(atMs / secondMs) + 1) * secondMs;
 
+const atOnce = (atMs: number): number => atMs;
+
+/** Nothing has to go to another router, or it is there at once. */
+const asOne = ({ eventDelayMs }: SimTiming): DeliveryTimes => ({
+  factsDueMs: (publishedMs) => publishedMs + eventDelayMs,
+  placementsDueMs: atOnce,
+  loadDueMs: atOnce,
+});
+
+/** How several routers hear of things. */
+const ways: Readonly<Record<Sharing, (timing: SimTiming) => DeliveryTimes>> = {
+  none: () => ({ factsDueMs: undefined, placementsDueMs: atOnce, loadDueMs: atOnce }),
+  "events-only": asOne,
+  oracle: asOne,
+  mesh: ({ eventDelayMs, sharedFactsMs, sharedLoadMs }) => ({
+    factsDueMs: (publishedMs) => publishedMs + eventDelayMs + sharedFactsMs,
+    placementsDueMs: (placedMs) => placedMs + sharedFactsMs,
+    loadDueMs: (sentMs) => sentMs + sharedLoadMs,
+  }),
+  "gossip-1s": ({ eventDelayMs, linkDelayMs }) => ({
+    factsDueMs: (publishedMs) => nextSecondMs(publishedMs + eventDelayMs) + linkDelayMs,
+    placementsDueMs: (placedMs) => nextSecondMs(placedMs) + linkDelayMs,
+    // Load is broadcast at whole seconds already.
+    loadDueMs: (sentMs) => sentMs + linkDelayMs,
+  }),
+};
+
 /** The delays of a `sharing` mode. A lone router only waits for the engines' events. */
 export function deliveryTimes(sharing: Sharing, routers: number, timing: SimTiming): DeliveryTimes {
-  const { eventDelayMs, linkDelayMs, sharedFactsMs, sharedLoadMs } = timing;
-  const atOnce = (atMs: number): number => atMs;
-  const read = (publishedMs: number): number => publishedMs + eventDelayMs;
-  if (sharing === "none") return { factsDueMs: undefined, placementsDueMs: atOnce, loadDueMs: atOnce };
-  if (routers > 1 && sharing === "mesh") {
-    return {
-      factsDueMs: (publishedMs) => publishedMs + eventDelayMs + sharedFactsMs,
-      placementsDueMs: (placedMs) => placedMs + sharedFactsMs,
-      loadDueMs: (sentMs) => sentMs + sharedLoadMs,
-    };
-  }
-  if (routers > 1 && sharing === "gossip-1s") {
-    return {
-      factsDueMs: (publishedMs) => nextSecondMs(publishedMs + eventDelayMs) + linkDelayMs,
-      placementsDueMs: (placedMs) => nextSecondMs(placedMs) + linkDelayMs,
-      // Load is broadcast at whole seconds already.
-      loadDueMs: (sentMs) => sentMs + linkDelayMs,
-    };
-  }
-  return { factsDueMs: read, placementsDueMs: atOnce, loadDueMs: atOnce };
+  return ways[routers > 1 || sharing === "none" ? sharing : "oracle"](timing);
 }
+
+/** Whether each router keeps its own placements, load and sessions to itself. */
+export const isPrivate = (sharing: Sharing): boolean => sharing === "none" || sharing === "events-only";
 
 /** What reaches the routers of one region, by the region that it comes from. Regions are numbers from 0. */
 export interface Arrivals {
@@ -80,96 +92,17 @@ function wayOf(
   return areShared ? { ...between(from, to), eventDelayMs: between(from, from).eventDelayMs } : between(from, to);
 }
 
-/** Maximum messages in transit in one queue. A fleet with more is too large for one process. */
-export const maxInTransit = 4_194_304;
-
-const firstCapacity = 1_024;
-
-/** Messages in transit from several regions, in the order in which they arrive. Those of one region keep their order. */
-export class ArrivalQueue<Item> {
-  readonly #byRegion: readonly DelayQueue<Item>[];
-
-  constructor({ times }: Arrivals) {
-    this.#byRegion = times.map(() => new DelayQueue<Item>());
-  }
-
-  /** When the first one is due; Infinity when there is none. */
-  get nextDueMs(): number {
-    return this.#first.nextDueMs;
-  }
-
-  /** @throws RangeError as `DelayQueue.push` does */
-  push(region: number, dueMs: number, item: Item): void {
-    this.#byRegion[region]!.push(dueMs, item);
-  }
-
-  /** Takes the first one out. @throws RangeError when there is none */
-  take(): Item {
-    return this.#first.take();
-  }
-
-  get #first(): DelayQueue<Item> {
-    let first = this.#byRegion[0]!;
-    for (const queue of this.#byRegion) if (queue.nextDueMs < first.nextDueMs) first = queue;
-    return first;
-  }
+/** When what a router sends now reaches the routers of the region. */
+export function dueMs(
+  { times, routers }: Arrivals,
+  kind: "placementsDueMs" | "loadDueMs",
+  router: number,
+  nowMs: number,
+): number {
+  return times[routers[router] ?? 0]![kind](nowMs);
 }
 
-/** A FIFO of messages in transit, each with its arrival time. */
-export class DelayQueue<Item> {
-  readonly #maxItems: number;
-  #duesMs = new Float64Array(firstCapacity);
-  #items = new Array<Item | undefined>(firstCapacity).fill(undefined);
-  #first = 0;
-  #count = 0;
-
-  constructor(maxItems = maxInTransit) {
-    this.#maxItems = maxItems;
-  }
-
-  get size(): number {
-    return this.#count;
-  }
-
-  /** When the first one is due; Infinity when there is none. */
-  get nextDueMs(): number {
-    return this.#count === 0 ? Number.POSITIVE_INFINITY : this.#duesMs[this.#first]!;
-  }
-
-  /** @throws RangeError when too many are in transit, or when it would overtake an earlier one */
-  push(dueMs: number, item: Item): void {
-    if (this.#count === this.#maxItems) throw new RangeError(`more than ${this.#maxItems} messages are on their way`);
-    if (this.#count === this.#items.length) this.#grow();
-    const mask = this.#items.length - 1;
-    if (this.#count > 0 && !(dueMs >= this.#duesMs[(this.#first + this.#count - 1) & mask]!)) {
-      throw new RangeError(`what is due at ${dueMs} ms would overtake what was sent before it`);
-    }
-    const at = (this.#first + this.#count++) & mask;
-    this.#duesMs[at] = dueMs;
-    this.#items[at] = item;
-  }
-
-  /** Takes the first one out. @throws RangeError when there is none */
-  take(): Item {
-    if (this.#count === 0) throw new RangeError("nothing is on its way");
-    const item = this.#items[this.#first] as Item;
-    this.#items[this.#first] = undefined;
-    this.#first = (this.#first + 1) & (this.#items.length - 1);
-    this.#count--;
-    return item;
-  }
-
-  #grow(): void {
-    const { length } = this.#items;
-    const duesMs = new Float64Array(length * 2);
-    const items = new Array<Item | undefined>(length * 2).fill(undefined);
-    for (let place = 0; place < this.#count; place++) {
-      const at = (this.#first + place) & (length - 1);
-      duesMs[place] = this.#duesMs[at]!;
-      items[place] = this.#items[at];
-    }
-    this.#duesMs = duesMs;
-    this.#items = items;
-    this.#first = 0;
-  }
+/** Runs what is due by now, in the order of their due times. */
+export function runDue(inTransit: TimerHeap, nowMs: number): void {
+  for (let arrive = inTransit.take(nowMs); arrive; arrive = inTransit.take(nowMs)) arrive();
 }

@@ -2,7 +2,6 @@ import type { Clock } from "@espalier/core";
 import { createPrefixIndex, createPrefixMatches, type PrefixIndex, type PrefixMatches } from "@espalier/prefix-index";
 import { createLocalPlacements, type PrefixStore } from "@espalier/routing";
 import type { PlacementWriter } from "@espalier/shared-tree";
-import type { SimEngine } from "../fleet/sim-engine.ts";
 import { type OwnPlacement, PendingPlacements } from "./pending-placements.ts";
 import type { SharedKnowledge } from "./shared-knowledge.ts";
 
@@ -24,58 +23,20 @@ export interface RouterStore {
 /** The parts of an index that a private one visits once a second. */
 const upkeepSteps = 10_000;
 
-/** Placements reach all routers at once: one router, or several that see all. */
-export function createCommonStore(shared: SharedKnowledge, clock: Clock): RouterStore {
-  const { index } = shared;
-  return {
-    index: {
-      match(words, blockCount, nowMs, out) {
-        shared.catchUp();
-        index.match(words, blockCount, nowMs, out);
-      },
-      forgetTarget(target) {
-        shared.catchUp();
-        index.forgetTarget(target);
-      },
-      placements: {
-        blockCount: (target) => index.placements.blockCount(target),
-        setCapacity: (target, blocks) => index.placements.setCapacity(target, blocks),
-        clear(target) {
-          shared.catchUp();
-          index.placements.clear(target);
-        },
-      },
-    },
-    placements: afterUpdates(createLocalPlacements(index, clock), shared),
-    facts: index,
-    onPlaced: (listener) =>
-      index.setPlacedListener((...[target, chain, count]) => listener(target, chain, count, true)),
-    maintain: () => shared.maintain(),
-  };
-}
-
-/** Placements stay private. Without `shared` nothing else is known. */
-export function createPrivateStore(
-  engines: readonly SimEngine[],
-  clock: Clock,
-  shared: SharedKnowledge | undefined,
-): RouterStore {
+/** Placements stay private. */
+export function createPrivateStore(targets: number, clock: Clock, shared: SharedKnowledge): RouterStore {
   // It has no facts.
-  const own = createPrefixIndex({ maxTargets: engines.length, maxBlocks: 1 });
-  const maintain = (): void => {
-    shared?.maintain();
-    own.maintain(clock.nowMs(), upkeepSteps);
-  };
+  const own = createPrefixIndex({ maxTargets: targets, maxBlocks: 1 });
+  const ownMatches = createPrefixMatches(targets);
   const placements = createLocalPlacements(own, clock);
-  const onPlaced = (listener: PlacedByRouter): void =>
-    own.setPlacedListener((...[target, chain, count]) => listener(target, chain, count, true));
-  if (!shared) {
-    // Metrics show that an engine was restarted.
-    for (const engine of engines) engine.onEpoch(() => own.placements.clear(engine.number));
-    return { index: own, placements, facts: own, onPlaced, maintain };
-  }
   shared.onForget((target) => own.placements.clear(target));
-  const ownMatches = createPrefixMatches(engines.length);
+  /** Due updates of engines are older than a new placement. */
+  const afterUpdates =
+    <Args extends readonly unknown[]>(act: (...args: Args) => void) =>
+    (...args: Args): void => {
+      shared.catchUp();
+      act(...args);
+    };
   return {
     index: {
       match(words, blockCount, nowMs, out) {
@@ -88,15 +49,22 @@ export function createPrivateStore(
       forgetTarget: (target) => own.placements.clear(target),
       placements: own.placements,
     },
-    placements: afterUpdates(placements, shared),
+    placements: {
+      place: afterUpdates(placements.place),
+      confirm: afterUpdates(placements.confirm),
+      refute: afterUpdates(placements.refute),
+    },
     facts: shared.index,
-    onPlaced,
-    maintain,
+    onPlaced: (listener) => own.setPlacedListener((...[target, chain, count]) => listener(target, chain, count, true)),
+    maintain() {
+      shared.maintain();
+      own.maintain(clock.nowMs(), upkeepSteps);
+    },
   };
 }
 
 /**
- * Placements reach the others after a delay.
+ * Placements reach the others, after a delay or at once.
  *
  * @param elsewhere what the routers of other regions share
  */
@@ -123,9 +91,13 @@ export function createDelayedStore(
     shared.place(placement);
     for (const other of elsewhere) other.place(placement);
   };
-  // One router cannot clear the shared copy, which follows engine epochs by itself.
-  const forget = (target: number): void => pending.forget(target);
   const { index } = shared;
+  /** Where others learn of it later, one router cannot clear the shared copy, which follows engine epochs by itself. */
+  const forget = (target: number, clear: () => void): void => {
+    shared.catchUp();
+    if (shared.isInstant) clear();
+    else pending.forget(target);
+  };
   return {
     index: {
       match(words, blockCount, nowMs, out) {
@@ -133,11 +105,11 @@ export function createDelayedStore(
         index.match(words, blockCount, nowMs, out);
         pending.apply(words, blockCount, nowMs, out);
       },
-      forgetTarget: forget,
+      forgetTarget: (target) => forget(target, () => index.forgetTarget(target)),
       placements: {
         blockCount: (target) => index.placements.blockCount(target),
         setCapacity: (target, blocks) => index.placements.setCapacity(target, blocks),
-        clear: forget,
+        clear: (target) => forget(target, () => index.placements.clear(target)),
       },
     },
     placements: {
@@ -155,24 +127,6 @@ export function createDelayedStore(
       shared.onPlacement(router, (target, words, blockCount) => listener(target, words, blockCount, false));
     },
     maintain: () => shared.maintain(),
-  };
-}
-
-/** Applies due engine updates first: they are older than the new placement. */
-function afterUpdates(placements: PlacementWriter, shared: SharedKnowledge): PlacementWriter {
-  return {
-    place(target, prompt, ttlMs) {
-      shared.catchUp();
-      placements.place(target, prompt, ttlMs);
-    },
-    confirm(target, prompt, ttlMs) {
-      shared.catchUp();
-      placements.confirm(target, prompt, ttlMs);
-    },
-    refute(target, prompt, fromBlock) {
-      shared.catchUp();
-      placements.refute(target, prompt, fromBlock);
-    },
   };
 }
 

@@ -1,6 +1,7 @@
 import { type Clock, RecencyMap } from "@espalier/core";
 import type { BindingStore } from "@espalier/routing";
-import { ArrivalQueue, type Arrivals } from "./delivery.ts";
+import { TimerHeap } from "@espalier/testing";
+import { type Arrivals, dueMs, runDue } from "./delivery.ts";
 
 /** As many as real routers keep. */
 const maxKnownBindings = 100_000;
@@ -26,7 +27,7 @@ export interface SessionTableOptions {
 interface RegionBindings {
   readonly arrivals: Arrivals;
   readonly known: RecencyMap<string, Binding>;
-  readonly inTransit: ArrivalQueue<Binding>;
+  readonly inTransit: TimerHeap;
 }
 
 /**
@@ -45,19 +46,18 @@ export class SessionTable {
     this.#regions = options.arrivals.map((arrivals) => ({
       arrivals,
       known: new RecencyMap(),
-      inTransit: new ArrivalQueue(arrivals),
+      inTransit: new TimerHeap(),
     }));
   }
 
   /** The bindings as one router sees them. */
   seenBy(router: number): BindingStore {
     const { clock } = this.#options;
-    const region = this.#regionOf(router);
-    const seen = this.#regions[region]!;
+    const seen = this.#regions[this.#options.arrivals[0]!.routers[router] ?? 0]!;
     const own = this.#own[router] ?? new Map<string, Binding>();
     this.#own[router] = own;
     const find = (key: string): Binding | undefined => {
-      this.#catchUp(seen);
+      runDue(seen.inTransit, clock.nowMs());
       const mine = own.get(key);
       const known = seen.known.get(key);
       const last = mine && known ? (mine.stamp > known.stamp ? mine : known) : (mine ?? known);
@@ -74,20 +74,12 @@ export class SessionTable {
         const binding = { key, value, expiresMs: nowMs + ttlMs, stamp: ++this.#stamp, router };
         own.set(key, binding);
         for (const readers of this.#regions) {
-          readers.inTransit.push(region, readers.arrivals.times[region]!.placementsDueMs(nowMs), binding);
-          this.#catchUp(readers);
+          const atMs = dueMs(readers.arrivals, "placementsDueMs", router, nowMs);
+          readers.inTransit.add(atMs, () => this.#arrive(readers, binding));
+          runDue(readers.inTransit, nowMs);
         }
       },
     };
-  }
-
-  #regionOf(router: number): number {
-    return this.#options.arrivals[0]!.routers[router] ?? 0;
-  }
-
-  #catchUp(readers: RegionBindings): void {
-    const nowMs = this.#options.clock.nowMs();
-    while (readers.inTransit.nextDueMs <= nowMs) this.#arrive(readers, readers.inTransit.take());
   }
 
   #arrive(readers: RegionBindings, binding: Binding): void {

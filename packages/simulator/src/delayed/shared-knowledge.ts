@@ -1,8 +1,9 @@
 import type { Clock } from "@espalier/core";
 import type { BlockChanges } from "@espalier/engine-model";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
+import { TimerHeap } from "@espalier/testing";
 import { blockMoveOf, type SimEngine } from "../fleet/sim-engine.ts";
-import { ArrivalQueue, type Arrivals } from "./delivery.ts";
+import { type Arrivals, dueMs } from "./delivery.ts";
 import type { OwnPlacement, PendingPlacements } from "./pending-placements.ts";
 
 export interface SharedKnowledgeOptions {
@@ -10,14 +11,6 @@ export interface SharedKnowledgeOptions {
   readonly engines: readonly SimEngine[];
   readonly arrivals: Arrivals;
   readonly clock: Clock;
-}
-
-/** An update from an engine, in transit to the routers. */
-interface EngineUpdate {
-  readonly target: number;
-  readonly atMs: number;
-  /** Undefined when the engine started or stopped. */
-  readonly changes: BlockChanges | undefined;
 }
 
 /** How often the memory of expired entries is reclaimed, and how many parts of the index are visited each time. */
@@ -31,8 +24,9 @@ const upkeepSteps = 10_000;
 export class SharedKnowledge {
   readonly index: PrefixIndex;
   readonly #options: SharedKnowledgeOptions;
-  readonly #updates: ArrivalQueue<EngineUpdate>;
-  readonly #placements: ArrivalQueue<OwnPlacement>;
+  /** In transit from engines, and from routers. */
+  readonly #updates = new TimerHeap();
+  readonly #placements = new TimerHeap();
   readonly #pending: (PendingPlacements | undefined)[] = [];
   readonly #placementListeners: ((target: number, chain: Uint32Array, blockCount: number) => void)[] = [];
   readonly #forgetListeners: ((target: number) => void)[] = [];
@@ -43,15 +37,18 @@ export class SharedKnowledge {
   constructor(options: SharedKnowledgeOptions) {
     const { engines, arrivals } = options;
     this.#options = options;
-    this.#updates = new ArrivalQueue(arrivals);
-    this.#placements = new ArrivalQueue(arrivals);
     this.index = createPrefixIndex({ maxTargets: engines.length });
     this.#epochMs = new Float64Array(engines.length).fill(Number.NEGATIVE_INFINITY);
-    if (!arrivals.times[0]!.factsDueMs) return;
+    const hasEvents = arrivals.times[0]!.factsDueMs !== undefined;
     for (const engine of engines) {
-      engine.onMessage(({ changes }) => this.#send(engine.number, changes));
+      if (hasEvents) engine.onMessage(({ changes }) => this.#send(engine.number, changes));
       engine.onEpoch(() => this.#send(engine.number, undefined));
     }
+  }
+
+  /** Whether all routers know of a placement at once. */
+  get isInstant(): boolean {
+    return this.#options.arrivals.times.every(({ placementsDueMs }) => placementsDueMs(0) === 0);
   }
 
   /** Called when the routers learn that a target was restarted, which invalidates its placements. */
@@ -71,9 +68,8 @@ export class SharedKnowledge {
 
   /** Sends a placement to the other routers of this region. */
   place(placement: OwnPlacement): void {
-    const { times, routers } = this.#options.arrivals;
-    const region = routers[placement.router] ?? 0;
-    this.#placements.push(region, times[region]!.placementsDueMs(placement.atMs), placement);
+    const atMs = dueMs(this.#options.arrivals, "placementsDueMs", placement.router, placement.atMs);
+    this.#placements.add(atMs, () => this.#applyPlacement(placement));
     this.catchUp();
   }
 
@@ -81,11 +77,10 @@ export class SharedKnowledge {
   catchUp(): void {
     const nowMs = this.#options.clock.nowMs();
     for (;;) {
-      const updateMs = this.#updates.nextDueMs;
-      const placementMs = this.#placements.nextDueMs;
-      if (updateMs > nowMs && placementMs > nowMs) return;
-      if (updateMs <= placementMs) this.#applyUpdate(this.#updates.take());
-      else this.#applyPlacement(this.#placements.take());
+      const first = this.#updates.nextDueMs <= this.#placements.nextDueMs ? this.#updates : this.#placements;
+      const apply = first.take(nowMs);
+      if (!apply) return;
+      apply();
     }
   }
 
@@ -98,15 +93,16 @@ export class SharedKnowledge {
     this.index.maintain(nowMs, upkeepSteps);
   }
 
+  /** @param changes undefined when the engine started or stopped, which metrics show where there are no events */
   #send(target: number, changes: BlockChanges | undefined): void {
     const { clock, arrivals } = this.#options;
     const atMs = clock.nowMs();
-    const region = arrivals.engines[target] ?? 0;
-    this.#updates.push(region, arrivals.times[region]!.factsDueMs!(atMs), { target, atMs, changes });
+    const { factsDueMs } = arrivals.times[arrivals.engines[target] ?? 0]!;
+    this.#updates.add(factsDueMs?.(atMs) ?? atMs, () => this.#applyUpdate(target, atMs, changes));
     this.catchUp();
   }
 
-  #applyUpdate({ target, atMs, changes }: EngineUpdate): void {
+  #applyUpdate(target: number, atMs: number, changes: BlockChanges | undefined): void {
     if (!changes) {
       this.index.forgetTarget(target);
       this.#epochMs[target] = atMs;

@@ -21,6 +21,7 @@ import {
   createPrefixKnowledge,
   createRecentPrompts,
   createSessionBindings,
+  type KnowledgeOptions,
   type LoadPublisher,
   MemoryWatch,
   type PrefixKnowledge,
@@ -66,7 +67,18 @@ export interface RouterView extends Startable {
 }
 
 /** Bounds of placements that no events confirm; the defaults of `prefix.placement-ttl` and `prefix.placement-tokens`. */
-export const knowledgeDefaults = { placementTtlMs: 10 * 60_000, placementTokens: 524_288 } as const;
+const knowledgeDefaults = { placementTtlMs: 10 * 60_000, placementTokens: 524_288 } as const;
+
+/** What a router knows of caches. */
+export function createKnowledge({
+  meter,
+  ...own
+}: Pick<KnowledgeOptions, "clock" | "index" | "placements" | "feedQualityOf"> & {
+  readonly meter: Meter;
+}): PrefixKnowledge {
+  const meters = createCacheMeters(meter);
+  return createPrefixKnowledge({ ...knowledgeDefaults, ...own, recent: createRecentPrompts(), meters, onPlaced() {} });
+}
 
 interface RealViewOptions {
   /** The same after every restart of the router. */
@@ -148,13 +160,9 @@ export class RealView implements RouterView {
     this.sessions = createSessionBindings(this.tier.replica.bindings);
     this.notes = this.tier.replica.notes;
     this.usage = this.tier.replica.usage.of(cluster.cluster);
-    this.knowledge = createPrefixKnowledge({
-      ...{ ...knowledgeDefaults, clock, index: this.index },
-      placements: this.tier.placements,
-      recent: createRecentPrompts(),
-      meters: createCacheMeters(meter),
+    this.knowledge = createKnowledge({
+      ...{ clock, meter, index: this.index, placements: this.tier.placements },
       feedQualityOf: (target) => this.tier.feedQualityOf(target),
-      onPlaced: () => {},
     });
     this.tier.onNewEpoch((slot) => this.knowledge.forgetPlacements(asTargetIndex(slot)));
   }

@@ -15,7 +15,6 @@ import { createClusterIp, type FrontOutcome, type SimFront } from "./front.ts";
 import { createEventFaults, type EventFaults } from "./kv-events.ts";
 import type { LlmdRule } from "./llm-d-pulls.ts";
 import { createSimRouter, type RouterFactoryOptions, RouterNode, refused } from "./router-node.ts";
-import { knowledgeDefaults } from "./router-view.ts";
 import { ModelledEngine, type SimEngine } from "./sim-engine.ts";
 import type { SplitSettings } from "./sim-router.ts";
 
@@ -121,9 +120,7 @@ export class SimFleet implements FleetControls {
     this.network = createMemoryNetwork({ clock, scheduler, random: createSeededRandom(seed + 1) });
     this.network.setSpeed({ delayMs: timing.linkDelayMs });
     if (placement && hasLinks) this.#setDistances(placement);
-    const delayed = hasLinks
-      ? undefined
-      : createDelayedTier({ ...options, ...knowledgeDefaults, engines: this.engines, clock, scheduler });
+    const delayed = hasLinks ? undefined : createDelayedTier({ ...options, engines: this.engines, clock, scheduler });
     this.#factory = {
       ...{ policy, policyOptions, engines: this.engines, events: this.events, timing, placement, seed, delayed },
       ...{ network: this.network, trueClock: clock },

@@ -1,5 +1,6 @@
 import { createSeededRandom } from "@espalier/core";
 import type { LoadTicket } from "@espalier/engines";
+import { idleGauge } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { LoadTable } from "../../src/delayed/shared-load.ts";
@@ -209,18 +210,10 @@ test("sums of reports are what each router but one's own last said", () => {
     const router = random.integer(3);
     const target = random.integer(2);
     const inFlight = random.integer(50);
-    const report = {
-      router,
-      target,
-      inFlight,
-      pendingPrefillTokens: 0,
-      decodeTokens: 0,
-      pendingWorkMs: 0,
-      activeTokens: inFlight * 16,
-      lendingTokens: inFlight * 24,
-      yieldingInFlight: inFlight * 2,
-    };
-    channel.receive(report);
+    const activeTokens = inFlight * 16;
+    const lendingTokens = inFlight * 24;
+    const gauge = { ...idleGauge, inFlight, activeTokens, lendingTokens, yieldingInFlight: inFlight * 2 };
+    channel.receive({ router, target, gauge });
     last[router]![target] = inFlight;
     for (const reader of [0, 1, 2]) {
       const expected = last.reduce((sum, said, other) => sum + (other === reader ? 0 : said[target]!), 0);
@@ -237,17 +230,8 @@ test("work of others is pending since it was sent, and computed when some of it 
   const seen = channel.seenBy(2);
   const times = () => [seen.pendingWorkMs[0], seen.pendingSinceMs[0], seen.computedMs[0]];
   const say = (router: number, pendingWorkMs: number) => {
-    channel.receive({
-      router,
-      target: 0,
-      inFlight: 3,
-      pendingPrefillTokens: pendingWorkMs,
-      decodeTokens: 0,
-      pendingWorkMs,
-      activeTokens: 0,
-      lendingTokens: 0,
-      yieldingInFlight: 0,
-    });
+    const gauge = { ...idleGauge, inFlight: 3, pendingPrefillTokens: pendingWorkMs, pendingWorkMs };
+    channel.receive({ router, target: 0, gauge });
     time.advance(10);
   };
   const startMs = time.clock.nowMs();

@@ -134,9 +134,7 @@ export async function tierRig(
   const time = createVirtualTime();
   const { clock, scheduler } = time;
   const engines = scriptedEngines(engineCount);
-  const knowledge = { placementTtlMs: 600_000, placementTokens: 1_000_000 };
   const tier = createDelayedTier({
-    ...knowledge,
     ...{ sharing, routers: routerCount, engines, timing, placement, clock, scheduler },
   });
   const routers = Array.from({ length: routerCount }, (_, router) => routerRig(tier, router, engines, clock));

@@ -4,7 +4,7 @@ import type { AdmissionSettings, EngineOrder, Placement, PrefixKnowledge } from 
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createDelayedTier } from "../../src/delayed/delayed-tier.ts";
 import type { FrontOutcome } from "../../src/fleet/front.ts";
-import { knowledgeDefaults, type RouterView } from "../../src/fleet/router-view.ts";
+import type { RouterView } from "../../src/fleet/router-view.ts";
 import { ModelledEngine, type SimEngine } from "../../src/fleet/sim-engine.ts";
 import { SimRouter, type SplitSettings } from "../../src/fleet/sim-router.ts";
 import { createReadings, SimTarget } from "../../src/fleet/sim-target.ts";
@@ -68,7 +68,6 @@ export async function createRouterRig({
   );
   const tier = createDelayedTier({
     ...{ sharing: "mesh", routers: 1, engines, timing: defaultTiming, clock, scheduler },
-    ...knowledgeDefaults,
   });
   const placed: string[] = [];
   const seen = tier.viewOf(0, targets);

@@ -2,7 +2,7 @@ import { createSeededRandom } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { EventTimes, EventTimesByRouter, maxEventTimes } from "../src/mesh-node/event-times.ts";
-import { runJittered } from "../src/mesh-node/jittered.ts";
+import { createJittered } from "../src/mesh-node/jittered.ts";
 import { createLoopStalls } from "../src/mesh-node/loop-stalls.ts";
 import { processCpuMs } from "../src/mesh-node/process-cpu.ts";
 import { createWallTime } from "../src/mesh-node/wall-time.ts";
@@ -106,43 +106,46 @@ test.each([1, 20, 200])(
     const { clock, scheduler, advance, ...time } = createVirtualTime();
     const ran: number[] = [];
     const random = createSeededRandom(3);
-    const cancel = runJittered({ scheduler, random, ratePerS: rate, task: () => ran.push(clock.nowMs()) });
+    const jittered = createJittered({ scheduler, random, ratePerS: rate, task: () => ran.push(clock.nowMs()) });
+    jittered.start();
     advance(200_000 / rate);
     expect(ran.length).toBeGreaterThan(180);
     expect(ran.length).toBeLessThan(220);
     const periods = ran.slice(1).map((atMs, at) => ((atMs - ran[at]!) * rate) / 1_000);
     expect(Math.min(...periods)).toBeGreaterThanOrEqual(0.499);
     expect(Math.max(...periods)).toBeLessThanOrEqual(1.501);
-    cancel();
+    jittered.stop();
     expect(time.pendingCount).toBe(0);
   },
 );
 
 test("at rate 0 nothing runs, and there is nothing to cancel", () => {
   const time = createVirtualTime();
-  const cancel = runJittered({
+  const jittered = createJittered({
     scheduler: time.scheduler,
     random: createSeededRandom(1),
     ratePerS: 0,
     task: () => expect.fail("ran"),
   });
+  jittered.start();
   time.advance(10_000);
   expect(time.pendingCount).toBe(0);
-  cancel();
+  jittered.stop();
 });
 
 test("a task may stop itself", () => {
   const time = createVirtualTime();
   let ran = 0;
-  const cancel = runJittered({
+  const jittered = createJittered({
     scheduler: time.scheduler,
     random: createSeededRandom(1),
     ratePerS: 10,
     task: () => {
       ran += 1;
-      cancel();
+      jittered.stop();
     },
   });
+  jittered.start();
   time.advance(10_000);
   expect(ran).toBe(1);
 });

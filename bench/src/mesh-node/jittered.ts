@@ -9,17 +9,24 @@ export interface JitteredOptions {
 }
 
 /**
- * Runs a task at a rate, each time after half to one and a half periods, so that it is not in step with any other
- * timer.
+ * Runs a task at a rate from `start` to `stop`, each time after half to one and a half periods, so that it is not in step
+ * with any other timer.
  */
-export function runJittered({ scheduler, random, ratePerS, task }: JitteredOptions): Cancel {
-  if (ratePerS === 0) return () => {};
-  const periodMs = 1_000 / ratePerS;
-  const next = (): Cancel =>
-    scheduler.after((0.5 + random.float()) * periodMs, () => {
-      cancel = next();
+export function createJittered({ scheduler, random, ratePerS, task }: JitteredOptions) {
+  let cancel: Cancel | undefined;
+  const next = (): void => {
+    cancel = scheduler.after(((0.5 + random.float()) * 1_000) / ratePerS, () => {
+      next();
       task();
     });
-  let cancel = next();
-  return () => cancel();
+  };
+  return {
+    start(): void {
+      if (!cancel && ratePerS > 0) next();
+    },
+    stop(): void {
+      cancel?.();
+      cancel = undefined;
+    },
+  };
 }

@@ -1,8 +1,8 @@
-import type { Cancel, Random, Scheduler } from "@espalier/core";
+import type { Random, Scheduler } from "@espalier/core";
 import type { Origin, ReplicaPorts } from "@espalier/mesh";
 import { idleGauge, type LoadPlane, type TargetSlots } from "@espalier/shared-tree";
 import { EventTimes, EventTimesByRouter } from "./event-times.ts";
-import { runJittered } from "./jittered.ts";
+import { createJittered } from "./jittered.ts";
 import type { WallTime } from "./wall-time.ts";
 
 export interface NodeGaugesOptions {
@@ -34,7 +34,6 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
   const seen = new EventTimesByRouter();
   const latest = new Map<string, number>();
   let next = 0;
-  let cancel: Cancel | undefined;
   const send = (): void => {
     sent.add(next++, wallTime.nowMs());
     load.set(gaugeTarget(routerId), {
@@ -53,6 +52,7 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
     if (count > before) seen.of(router).add(count - 1, wallTime.nowMs());
   };
   return {
+    ...createJittered({ scheduler, random, ratePerS: options.gaugesPerS, task: send }),
     sent,
     seen,
     watched: (ports) => ({
@@ -80,12 +80,5 @@ export function createNodeGauges(options: NodeGaugesOptions): NodeGauges {
       highestEpoch: (router) => ports.highestEpoch(router),
       renewEpoch: (above) => ports.renewEpoch(above),
     }),
-    start() {
-      cancel ??= runJittered({ scheduler, random, ratePerS: options.gaugesPerS, task: send });
-    },
-    stop() {
-      cancel?.();
-      cancel = undefined;
-    },
   };
 }

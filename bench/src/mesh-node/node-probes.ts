@@ -1,10 +1,10 @@
-import type { Cancel, Clock, Random, Scheduler } from "@espalier/core";
+import type { Clock, Random, Scheduler } from "@espalier/core";
 import { mixWord } from "@espalier/core";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { Replica, TargetSlots } from "@espalier/shared-tree";
 import { textBits } from "../support/text-bits.ts";
 import { EventTimes, EventTimesByRouter } from "./event-times.ts";
-import { runJittered } from "./jittered.ts";
+import { createJittered } from "./jittered.ts";
 import type { WallTime } from "./wall-time.ts";
 
 export interface NodeProbesOptions {
@@ -44,7 +44,6 @@ export function createNodeProbes(options: NodeProbesOptions): NodeProbes {
   const latest = new Map<string, number>();
   const words = new Uint32Array(2);
   let next = 0;
-  let cancel: Cancel | undefined;
   const own = textBits(routerId);
   const reader = replica.openFeed(probeTarget(routerId), (sink) => {
     for (let probe = Math.max(0, next - livingProbes); probe < next; probe++) {
@@ -84,15 +83,9 @@ export function createNodeProbes(options: NodeProbesOptions): NodeProbes {
     journalDropped: ({ router }) => latest.delete(router),
   });
   return {
+    ...createJittered({ scheduler, random, ratePerS: options.probesPerS, task: send }),
     sent,
     seen,
-    start() {
-      cancel ??= runJittered({ scheduler, random, ratePerS: options.probesPerS, task: send });
-    },
-    stop() {
-      cancel?.();
-      cancel = undefined;
-    },
   };
 }
 

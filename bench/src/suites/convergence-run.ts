@@ -1,7 +1,8 @@
-import type { MeshNodeOptions, MeshNodeStats, NumberedTimes } from "../mesh-node/mesh-node-messages.ts";
+import { askAll, type NodePorts, withFilledNodes } from "../mesh-node/filled-nodes.ts";
+import type { MeshNodeStats, NumberedTimes } from "../mesh-node/mesh-node-messages.ts";
 import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";
-import { pauseFor, untilNothingMissing, type WaitPorts } from "../support/until.ts";
+import { pauseFor } from "../support/until.ts";
 
 export interface ConvergenceSizes {
   readonly routers: number;
@@ -12,17 +13,9 @@ export interface ConvergenceSizes {
   readonly durationMs: number;
 }
 
-export interface ConvergencePorts extends WaitPorts {
-  readonly startNode: (options: MeshNodeOptions) => Promise<Pick<MeshNodeProcess, "address" | "ask" | "stop">>;
-}
-
-type Node = Awaited<ReturnType<ConvergencePorts["startNode"]>>;
-
 /** Per second and router, so that the few probes barely affect the measurement. */
 const probesPerS = 20;
 const gaugesPerS = 20;
-/** How long an unmeasured step may take. */
-const timeoutMs = 120_000;
 const warmUpMs = 1_000;
 /** How long the last changes may take to become visible. */
 const lastChangesMs = 2_000;
@@ -33,29 +26,22 @@ const lastChangesMs = 2_000;
  *
  * @throws Error when they do not find each other
  */
-export async function measureConvergence(sizes: ConvergenceSizes, ports: ConvergencePorts): Promise<Figures> {
-  const nodes: Node[] = [];
-  try {
-    for (let router = 0; router < sizes.routers; router++) {
-      const seeds = nodes.slice(0, 2).map(({ address }) => address);
-      nodes.push(await ports.startNode(nodeOptions(sizes, router, seeds)));
-    }
-    await untilAll(nodes, ports, ({ members, waitingFor }) => members === sizes.routers - 1 && waitingFor.length === 0);
-    const filled = await Promise.all(nodes.map((node) => node.ask("fill")));
-    const blocks = filled.reduce((sum, each) => sum + each.blocks, 0);
-    await untilAll(nodes, ports, (ready) => ready.blocks === blocks);
-    await Promise.all(nodes.map((node) => node.ask("start")));
+export async function measureConvergence(
+  sizes: ConvergenceSizes,
+  ports: NodePorts<Pick<MeshNodeProcess, "address" | "ask" | "stop">>,
+): Promise<Figures> {
+  const ids = Array.from({ length: sizes.routers }, (_, router) => `router-${router}`);
+  const plans = ids.map((routerId, router) => ({ routerId, ...nodePlan(sizes, router) }));
+  return withFilledNodes(plans, ports, async (nodes) => {
+    await askAll(nodes, "start");
     await pauseFor(warmUpMs, ports.scheduler);
-    await Promise.all(nodes.map((node) => node.ask("reset")));
+    await askAll(nodes, "reset");
     await pauseFor(sizes.durationMs, ports.scheduler);
-    const atWork = await Promise.all(nodes.map((node) => node.ask("stats")));
-    await Promise.all(nodes.map((node) => node.ask("stop")));
+    const atWork = await askAll(nodes, "stats");
+    await askAll(nodes, "stop");
     await pauseFor(lastChangesMs, ports.scheduler);
-    const after = await Promise.all(nodes.map((node) => node.ask("stats")));
-    return convergenceFigures(atWork, after, routerIds(sizes.routers));
-  } finally {
-    await Promise.all(nodes.map((node) => node.stop()));
-  }
+    return convergenceFigures(atWork, await askAll(nodes, "stats"), ids);
+  });
 }
 
 /**
@@ -118,37 +104,10 @@ function quantile(values: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
 }
 
-function routerIds(routers: number): string[] {
-  return Array.from({ length: routers }, (_, router) => `router-${router}`);
-}
-
-function nodeOptions(sizes: ConvergenceSizes, router: number, seeds: readonly string[]): MeshNodeOptions {
-  const { routers, targets, blocksPerTarget, ratePerS } = sizes;
+function nodePlan({ routers, targets, blocksPerTarget, ratePerS }: ConvergenceSizes, router: number) {
   const own = Array.from({ length: targets }, (_, target) => target).filter((target) => target % routers === router);
   return {
-    routerId: routerIds(routers)[router]!,
-    seeds,
     targets: own.map((target) => `engine-${target}/0`),
-    blocksPerTarget,
-    ratePerS: ratePerS / routers,
-    probesPerS,
-    gaugesPerS,
-    seed: 1,
+    ...{ blocksPerTarget, ratePerS: ratePerS / routers, probesPerS, gaugesPerS, seed: 1 },
   };
-}
-
-function untilAll(
-  nodes: readonly Node[],
-  ports: ConvergencePorts,
-  isThere: (ready: Awaited<ReturnType<typeof askReady>>) => boolean,
-): Promise<void> {
-  const missing = async (): Promise<string | undefined> => {
-    const states = await Promise.all(nodes.map(askReady));
-    return states.every(isThere) ? undefined : `routers are not there: ${JSON.stringify(states)}`;
-  };
-  return untilNothingMissing(missing, timeoutMs, ports);
-}
-
-function askReady(node: Node) {
-  return node.ask("ready");
 }

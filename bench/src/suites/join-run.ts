@@ -1,8 +1,9 @@
 import { systemClock, systemScheduler } from "@espalier/core";
+import { addressesOf, askAll, type NodePorts, untilReady, withFilledNodes } from "../mesh-node/filled-nodes.ts";
 import type { MeshNodeOptions, MeshNodeStats } from "../mesh-node/mesh-node-messages.ts";
 import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";
-import { untilNothingMissing, type WaitPorts } from "../support/until.ts";
+import { untilNothingMissing } from "../support/until.ts";
 
 /** The size of the mesh that a router joins. */
 export interface JoinSizes {
@@ -15,8 +16,7 @@ export interface JoinSizes {
   readonly joins: number;
 }
 
-export interface JoinPorts extends WaitPorts {
-  readonly startNode: (options: MeshNodeOptions) => Promise<MeshNodeProcess>;
+export interface JoinPorts extends NodePorts<MeshNodeProcess> {
   readonly note: (line: string) => void;
 }
 
@@ -44,27 +44,13 @@ export interface JoinRun {
 }
 
 const peers = 2;
-/** How long an unmeasured step may take. */
-const timeoutMs = 120_000;
 /** How long the last change may take to arrive everywhere. */
 const settleMs = 20_000;
 
 /** Fills two peers in separate processes, and lets one router after the other join them over loopback. */
 export async function measureJoins(sizes: JoinSizes, ports: JoinPorts): Promise<JoinRun> {
-  const nodes: MeshNodeProcess[] = [];
-  try {
-    for (let peer = 0; peer < peers; peer++) {
-      nodes.push(await ports.startNode(peerOptions(sizes, peer, addressesOf(nodes))));
-    }
-    await until(ports, "the peers to find each other", async () => {
-      const states = await askAll(nodes, "ready");
-      return states.every(({ members, waitingFor }) => members === peers - 1 && waitingFor.length === 0);
-    });
-    const filled = await askAll(nodes, "fill");
-    const blocks = filled.reduce((sum, peer) => sum + peer.blocks, 0);
-    await until(ports, "the peers to share what they hold", async () =>
-      (await askAll(nodes, "ready")).every((state) => state.blocks === blocks),
-    );
+  const plans = Array.from({ length: peers }, (_, peer) => peerPlan(sizes, peer));
+  return withFilledNodes(plans, ports, async (nodes, blocks) => {
     ports.note(`${peers} peers with ${(blocks / 1e6).toFixed(2)} M blocks`);
     const idle: JoinMeasurement[] = [];
     const busy: JoinMeasurement[] = [];
@@ -78,9 +64,7 @@ export async function measureJoins(sizes: JoinSizes, ports: JoinPorts): Promise<
       );
     }
     return { idle, busy };
-  } finally {
-    await Promise.all(nodes.map((node) => node.stop()));
-  }
+  });
 }
 
 /** Ports of the machine; `startNode` starts the nodes. */
@@ -89,13 +73,12 @@ export function systemJoinPorts(startNode: JoinPorts["startNode"], note: JoinPor
 }
 
 const described = ({ readyMs }: JoinMeasurement): string => `ready after ${Math.round(readyMs)} ms`;
-const addressesOf = (nodes: readonly MeshNodeProcess[]): string[] => nodes.map(({ address }) => address);
 
-function peerOptions(sizes: JoinSizes, peer: number, seeds: readonly string[]): MeshNodeOptions {
+function peerPlan(sizes: JoinSizes, peer: number): Omit<MeshNodeOptions, "seeds"> {
   const { targetsPerPeer, blocksPerTarget, changesPerS } = sizes;
   const targets = Array.from({ length: targetsPerPeer }, (_, target) => `engine-${peer}-${target}/0`);
   const ratePerS = changesPerS / peers;
-  return { routerId: `peer-${peer}`, seeds, targets, blocksPerTarget, ratePerS, probesPerS: 0, gaugesPerS: 0, seed: 1 };
+  return { routerId: `peer-${peer}`, targets, blocksPerTarget, ratePerS, probesPerS: 0, gaugesPerS: 0, seed: 1 };
 }
 
 /** @throws Error when the joiner does not end with the peers' blocks */
@@ -108,7 +91,7 @@ async function measureJoin(
   const quiet = { targets: [], blocksPerTarget: 128, ratePerS: 0, probesPerS: 0, gaugesPerS: 0, seed: 1 };
   const joiner = await ports.startNode({ routerId: name, seeds: addressesOf(nodes), ...quiet });
   try {
-    await until(ports, "the joiner to be ready", async () => (await joiner.ask("ready")).readyMs !== null);
+    await untilReady([joiner], ports, "the joiner to be ready", ({ readyMs }) => readyMs !== null);
     const { readyMs, readyBlocks } = await joiner.ask("ready");
     const own = await joiner.ask("stats");
     const theirs = await askAll(nodes, "stats");
@@ -133,13 +116,6 @@ async function measureJoin(
   }
 }
 
-async function askAll<Command extends Parameters<MeshNodeProcess["ask"]>[0]>(
-  nodes: readonly MeshNodeProcess[],
-  command: Command,
-) {
-  return Promise.all(nodes.map((node) => node.ask(command)));
-}
-
 /** @throws Error when the nodes' contents do not become equal */
 function untilEqual(nodes: readonly MeshNodeProcess[], ports: JoinPorts): Promise<void> {
   const missing = async (): Promise<string | undefined> => {
@@ -153,12 +129,6 @@ function untilEqual(nodes: readonly MeshNodeProcess[], ports: JoinPorts): Promis
     return `the nodes do not hold the same: ${counts.join("; ")}`;
   };
   return untilNothingMissing(missing, settleMs, ports);
-}
-
-/** @throws Error when it takes too long */
-function until(ports: JoinPorts, what: string, isDone: () => Promise<boolean>): Promise<void> {
-  const missing = async () => ((await isDone()) ? undefined : `still waiting for ${what}`);
-  return untilNothingMissing(missing, timeoutMs, ports);
 }
 
 /** The figures of one join. */

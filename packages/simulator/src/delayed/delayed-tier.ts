@@ -44,7 +44,7 @@ export interface DelayedTier {
   viewOf(router: number, targets: readonly RoutingTarget[]): RouterView;
 }
 
-/** How often a view reclaims memory. */
+/** Runs the same upkeep as the server. */
 const upkeepMs = 1_000;
 
 /**
@@ -187,7 +187,10 @@ function createView(
     loadChanged: (target) => broadcaster.changed(target),
     setDraining() {},
     async start() {
-      cancelUpkeep = scheduler.every(upkeepMs, () => store.maintain());
+      cancelUpkeep = scheduler.every(upkeepMs, () => {
+        knowledge.renew();
+        store.maintain();
+      });
       usagePlane?.start();
       notePlane?.start();
       await broadcaster.start();

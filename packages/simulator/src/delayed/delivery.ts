@@ -27,7 +27,7 @@ const asOne = ({ eventDelayMs }: SimTiming): DeliveryTimes => ({
 });
 
 /** How several routers hear of things. */
-const ways: Readonly<Record<Sharing, (timing: SimTiming) => DeliveryTimes>> = {
+const delaysBySharing: Readonly<Record<Sharing, (timing: SimTiming) => DeliveryTimes>> = {
   none: () => ({ factsDueMs: undefined, placementsDueMs: atOnce, loadDueMs: atOnce }),
   "events-only": asOne,
   oracle: asOne,
@@ -46,7 +46,7 @@ const ways: Readonly<Record<Sharing, (timing: SimTiming) => DeliveryTimes>> = {
 
 /** The delays of a `sharing` mode. A lone router only waits for the engines' events. */
 export function deliveryTimes(sharing: Sharing, routers: number, timing: SimTiming): DeliveryTimes {
-  return ways[routers > 1 || sharing === "none" ? sharing : "oracle"](timing);
+  return delaysBySharing[routers > 1 || sharing === "none" ? sharing : "oracle"](timing);
 }
 
 /** Whether each router keeps its own placements, load and sessions to itself. */

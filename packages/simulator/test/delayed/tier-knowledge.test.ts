@@ -113,18 +113,27 @@ describe("guesses", () => {
     expect(routers[1]!.sees(2, prompt)).toBe(0);
   });
 
-  test("without events last ten minutes, with events two seconds from the first token", async () => {
-    for (const [sharing, lastsMs] of [
-      ["none", 600_000],
-      ["mesh", 10_000],
-    ] as const) {
-      const { time, routers } = await tierRig(sharing);
-      routers[0]!.place(0, prompt);
-      time.advance(lastsMs - 1);
-      expect(routers[0]!.sees(0, prompt)).toBe(10);
-      time.advance(1);
-      for (const router of routers) expect(router.sees(0, prompt)).toBe(0);
+  test("without events last ten minutes", async () => {
+    const { time, routers } = await tierRig("none");
+    routers[0]!.place(0, prompt);
+    time.advance(600_000 - 1);
+    expect(routers[0]!.sees(0, prompt)).toBe(10);
+    time.advance(1);
+    for (const router of routers) expect(router.sees(0, prompt)).toBe(0);
+  });
+
+  test("with events last while the prompt waits in the engine, and from the first token for two to ten seconds", async () => {
+    const { time, routers } = await tierRig("mesh");
+    const placed = routers[0]!.place(0, prompt);
+    for (let waitedS = 0; waitedS < 60; waitedS++) {
+      time.advance(1_000);
+      for (const router of routers) expect(router.sees(0, prompt)).toBe(10);
     }
+    placed.computed();
+    time.advance(2_000 - 1);
+    expect(routers[0]!.sees(0, prompt)).toBe(10);
+    time.advance(10_000 - 1_999);
+    for (const router of routers) expect(router.sees(0, prompt)).toBe(0);
   });
 
   test("meet facts as the deeper of both", async () => {

@@ -1,6 +1,6 @@
-import type { Cancel, Scheduler } from "@espalier/core";
+import type { Cancel, JsonObject, Scheduler } from "@espalier/core";
 import type { Delivery } from "@espalier/engine-model/kv-events";
-import { type JsonObject, optionalInteger } from "./http/body-fields.ts";
+import { optionalInteger } from "./http/body-fields.ts";
 import { ApiError, missingField, wrongField } from "./http/exchange.ts";
 
 /**

@@ -1,5 +1,5 @@
-import type { Random } from "@espalier/core";
-import { type JsonObject, optionalInteger, optionalNumber, optionalString } from "./http/body-fields.ts";
+import type { JsonObject, Random } from "@espalier/core";
+import { optionalInteger, optionalNumber, optionalString } from "./http/body-fields.ts";
 import { ApiError, missingField, wrongField } from "./http/exchange.ts";
 
 const faultKinds = [

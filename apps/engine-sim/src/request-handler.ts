@@ -1,7 +1,8 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import { hasErrorEvents } from "./behaviours.ts";
 import { injectedStatus } from "./faults.ts";
-import { isObject, type JsonObject, keepSource, quoteLongIntegers } from "./http/body-fields.ts";
+import { keepSource, quoteLongIntegers } from "./http/body-fields.ts";
 import {
   ApiError,
   asApiError,
@@ -132,7 +133,7 @@ function parseBody(text: string, { isModelRequest }: Route): JsonObject {
   } catch (error) {
     throw new ApiError(400, `[{'type': 'json_invalid', 'loc': ('body',), 'msg': 'JSON decode error: ${error}'}]`);
   }
-  if (!isObject(body)) throw new ApiError(400, "[{'loc': ('body',), 'msg': 'Input should be an object'}]");
+  if (!isJsonObject(body)) throw new ApiError(400, "[{'loc': ('body',), 'msg': 'Input should be an object'}]");
   keepSource(body, text);
   return body;
 }

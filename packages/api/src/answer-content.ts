@@ -1,5 +1,4 @@
-import type { JsonObject } from "@espalier/core";
-import { isJsonObject } from "./field-readers.ts";
+import { isJsonObject, type JsonObject } from "@espalier/core";
 
 /*
  * What an answer with status 200 says, in every API: whether a part of it is content, the end, or an error. Engines send the

@@ -1,4 +1,3 @@
-import type { JsonObject } from "@espalier/core";
 import { EspalierError } from "@espalier/core";
 
 /*
@@ -6,10 +5,6 @@ import { EspalierError } from "@espalier/core";
  * (https://docs.pydantic.dev/latest/concepts/conversion_table/), so a number may be a string and a boolean a word. These
  * readers take whatever pydantic takes. What they cannot read is undefined, and the engine judges it.
  */
-
-export function isJsonObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 /** A string that is not empty. No engine takes another type for a string. */
 export function readText(value: unknown): string | undefined {

@@ -1,15 +1,15 @@
 import { isUtf8 } from "node:buffer";
-import { EspalierError, forbiddenKey, type JsonBody, type JsonFault, type JsonObject, scanBody } from "@espalier/core";
-import { type Endpoint, endpoints, type PromptField } from "./endpoints.ts";
 import {
-  invalidType,
-  invalidValue,
+  EspalierError,
+  forbiddenKey,
   isJsonObject,
-  missingField,
-  readBoolean,
-  readInteger,
-  readText,
-} from "./field-readers.ts";
+  type JsonBody,
+  type JsonFault,
+  type JsonObject,
+  scanBody,
+} from "@espalier/core";
+import { type Endpoint, endpoints, type PromptField } from "./endpoints.ts";
+import { invalidType, invalidValue, missingField, readBoolean, readInteger, readText } from "./field-readers.ts";
 import { type Span, syntaxErrorAt } from "./json-scan.ts";
 
 /** What the router knows of one request body. */

@@ -1,6 +1,5 @@
-import type { JsonObject } from "@espalier/core";
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import { type AnswerFault, errorStatus, hasContent, isEndType, lacksEnd } from "./answer-content.ts";
-import { isJsonObject } from "./field-readers.ts";
 import { GrowableBuffer } from "./growable-buffer.ts";
 import { type Member, memberKey, scanObject } from "./json-scan.ts";
 import { findUsageReport, joinUsage, type Usage, type UsageReport } from "./usage.ts";

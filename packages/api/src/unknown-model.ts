@@ -1,3 +1,5 @@
+import { isJsonObject } from "@espalier/core";
+
 /** The error object of an answer: nested as OpenAI's, or the body itself as SGLang's. */
 interface WrittenError {
   readonly type?: unknown;
@@ -33,13 +35,10 @@ const unknownModelMessage = /^(The following requested LoRA adapters are not loa
 function errorOf(body: string): WrittenError | undefined {
   try {
     const parsed = JSON.parse(body) as unknown;
-    if (!isObject(parsed)) return undefined;
-    if (isObject(parsed.error)) return parsed.error;
+    if (!isJsonObject(parsed)) return undefined;
+    if (isJsonObject(parsed.error)) return parsed.error;
     return parsed.object === "error" ? parsed : undefined;
   } catch {
     return undefined;
   }
 }
-
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null;

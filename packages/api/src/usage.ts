@@ -1,5 +1,4 @@
-import type { JsonObject } from "@espalier/core";
-import { isJsonObject } from "./field-readers.ts";
+import { isJsonObject, type JsonObject } from "@espalier/core";
 
 /** Tokens of one request as the engine counted them. */
 export interface Usage {

@@ -55,8 +55,10 @@ export {
   type Hash64,
   hashOf,
 } from "./hash/index.ts";
+export { Histogram } from "./histogram.ts";
 export {
   forbiddenKey,
+  isJsonObject,
   JsonBody,
   type JsonFault,
   type JsonObject,

@@ -1,7 +1,4 @@
-import { EspalierError } from "@espalier/core";
-
-/** A JSON object whose members have not been checked. */
-export type JsonObject = { readonly [key: string]: unknown };
+import { EspalierError, isJsonObject, type JsonObject } from "@espalier/core";
 
 /**
  * @param where the text's name in error messages
@@ -19,6 +16,3 @@ export function parseJsonObject(text: string, where: string): JsonObject {
   if (!isJsonObject(value)) throw new EspalierError("config_invalid", `${where} is not a JSON object`);
   return value;
 }
-
-export const isJsonObject = (value: unknown): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value);

@@ -1,6 +1,5 @@
-import type { JsonBody } from "@espalier/core";
+import { isJsonObject, type JsonBody, type JsonObject } from "@espalier/core";
 import type { ChatDialect } from "./chat/chat-dialect.ts";
-import { isJsonObject, type JsonObject } from "./json-object.ts";
 
 /** A request, as far as its prompt depends on it. */
 export interface PromptRequest {

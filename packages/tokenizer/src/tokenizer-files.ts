@@ -2,8 +2,8 @@ import { constants } from "node:fs";
 import { open, readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { EspalierError } from "@espalier/core";
-import { type JsonObject, parseJsonObject } from "./json-object.ts";
+import { EspalierError, isJsonObject, type JsonObject } from "@espalier/core";
+import { parseJsonObject } from "./json-object.ts";
 
 /** The largest vocabularies in use (262,144 tokens with merges as pairs) take 35 MB. */
 const maxTokenizerBytes = 128 * 1024 * 1024;
@@ -172,7 +172,7 @@ const tokenNames = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_tok
 export function specialTokensOf(config: JsonObject): Record<string, unknown> {
   const tokens: Record<string, unknown> = {};
   const extra = config.extra_special_tokens;
-  const named = typeof extra === "object" && extra !== null && !Array.isArray(extra) ? (extra as JsonObject) : {};
+  const named = isJsonObject(extra) ? extra : {};
   for (const name of tokenNames) {
     const token = tokenText(config[name]);
     if (token !== undefined) tokens[name] = token;

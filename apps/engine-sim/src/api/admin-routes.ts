@@ -1,7 +1,7 @@
+import type { JsonObject } from "@espalier/core";
 import type { EventChannel } from "../event-channel.ts";
 import { parseEventFault } from "../event-faults.ts";
 import { parseFault } from "../faults.ts";
-import type { JsonObject } from "../http/body-fields.ts";
 import { ApiError, type Exchange, sendJson } from "../http/exchange.ts";
 import type { EngineContext } from "../serving/engine-context.ts";
 import type { Route } from "../serving/route.ts";

@@ -1,4 +1,5 @@
-import { isObject, type JsonObject, jsonText, required } from "../http/body-fields.ts";
+import { isJsonObject, type JsonObject } from "@espalier/core";
+import { jsonText, required } from "../http/body-fields.ts";
 import { missingField, wrongField } from "../http/exchange.ts";
 import type { ChatMessage, ContentPart } from "../text/model-text.ts";
 
@@ -15,7 +16,7 @@ export function messagesOf(body: JsonObject): ChatMessage[] {
 
 /** @throws ApiError 400 when it has no role, or content of an unknown type */
 export function messageOf(message: unknown, where: string): ChatMessage {
-  if (!isObject(message)) throw wrongField(where, "an object");
+  if (!isJsonObject(message)) throw wrongField(where, "an object");
   const role = message.role;
   if (role === undefined) throw missingField(`${where}.role`);
   if (typeof role !== "string") throw wrongField(`${where}.role`, "a string");
@@ -34,7 +35,7 @@ export function partsOf(content: unknown, where: string): readonly ContentPart[]
   if (!Array.isArray(content)) throw wrongField(where, "a string or a list of parts");
   return content.flatMap((part, at) => {
     if (typeof part === "string") return [{ text: part }];
-    if (!isObject(part)) throw wrongField(`${where}.${at}`, "an object");
+    if (!isJsonObject(part)) throw wrongField(`${where}.${at}`, "an object");
     return partOf(part, `${where}.${at}`);
   });
 }

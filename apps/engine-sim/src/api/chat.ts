@@ -1,4 +1,5 @@
-import { type JsonObject, jsonText } from "../http/body-fields.ts";
+import type { JsonObject } from "@espalier/core";
+import { jsonText } from "../http/body-fields.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { EngineContext } from "../serving/engine-context.ts";
 import type { ChatPrompt } from "../text/model-text.ts";

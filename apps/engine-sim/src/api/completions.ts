@@ -1,4 +1,5 @@
-import { type JsonObject, maxInputs, optionalBoolean, required, tokenIds } from "../http/body-fields.ts";
+import type { JsonObject } from "@espalier/core";
+import { maxInputs, optionalBoolean, required, tokenIds } from "../http/body-fields.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { wrongField } from "../http/exchange.ts";
 import type { EngineContext } from "../serving/engine-context.ts";

@@ -1,7 +1,8 @@
+import type { JsonObject } from "@espalier/core";
 import { rankOf } from "../behaviours.ts";
 import { sleepTags } from "../engine/simulated-engine.ts";
 import type { EventChannelDescription } from "../event-channel.ts";
-import { type JsonObject, optionalBoolean, optionalString, tokenIds } from "../http/body-fields.ts";
+import { optionalBoolean, optionalString, tokenIds } from "../http/body-fields.ts";
 import {
   ApiError,
   type Exchange,

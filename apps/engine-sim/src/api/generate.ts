@@ -1,6 +1,7 @@
+import type { JsonObject } from "@espalier/core";
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import { type JsonObject, optionalBoolean, optionalObject, textList, tokenIds } from "../http/body-fields.ts";
+import { optionalBoolean, optionalObject, textList, tokenIds } from "../http/body-fields.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { missingField, wrongField } from "../http/exchange.ts";
 import type { AnswerFormat } from "../serving/answer.ts";

@@ -1,5 +1,5 @@
-import { mixWord } from "@espalier/core";
-import { type JsonObject, optionalBoolean, optionalInteger } from "../http/body-fields.ts";
+import { type JsonObject, mixWord } from "@espalier/core";
+import { optionalBoolean, optionalInteger } from "../http/body-fields.ts";
 import { type GeneratedText, unitDraw, type WordList } from "../text/generated-text.ts";
 
 /** `logprobs` of a choice, for its tokens from one to before another, in the shape of an endpoint. */

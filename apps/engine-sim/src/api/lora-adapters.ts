@@ -1,5 +1,6 @@
+import type { JsonObject } from "@espalier/core";
 import { maxAdapters } from "../engine/adapters.ts";
-import { type JsonObject, optionalBoolean, optionalString, required } from "../http/body-fields.ts";
+import { optionalBoolean, optionalString, required } from "../http/body-fields.ts";
 import { ApiError, type Exchange, send, sendJson, textType } from "../http/exchange.ts";
 import type { EngineContext } from "../serving/engine-context.ts";
 

@@ -1,6 +1,7 @@
+import type { JsonObject } from "@espalier/core";
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import { type JsonObject, jsonText, optionalBoolean, required } from "../http/body-fields.ts";
+import { jsonText, optionalBoolean, required } from "../http/body-fields.ts";
 import { type Exchange, sendJson } from "../http/exchange.ts";
 import type { AnswerFormat } from "../serving/answer.ts";
 import { deliver } from "../serving/deliver.ts";

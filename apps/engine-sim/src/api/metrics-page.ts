@@ -1,5 +1,5 @@
+import type { Histogram } from "@espalier/core";
 import type { SimulatedEngine } from "../engine/simulated-engine.ts";
-import type { Histogram } from "../engine/tallies.ts";
 
 /** The sources of a metrics page's values. */
 export interface MetricsSource {
@@ -195,7 +195,7 @@ function createExposition(common: Labels) {
         sample(`${name}_bucket`, { le: bound === undefined ? "+Inf" : numberText(bound) }, count);
       }
       sample(`${name}_count`, {}, counts.at(-1) ?? 0);
-      sample(`${name}_sum`, {}, histogram.sum());
+      sample(`${name}_sum`, {}, histogram.sum);
     },
     page: (): string => page,
   };

@@ -1,6 +1,7 @@
+import type { JsonObject } from "@espalier/core";
 import type { CacheFlavour, RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import { type JsonObject, optionalBoolean, optionalObject, unquoteLongIntegers } from "../http/body-fields.ts";
+import { optionalBoolean, optionalObject, unquoteLongIntegers } from "../http/body-fields.ts";
 import type { AnswerFormat } from "../serving/answer.ts";
 import { deliver } from "../serving/deliver.ts";
 import type { ToolCall } from "../text/written-text.ts";

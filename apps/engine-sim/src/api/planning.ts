@@ -1,6 +1,6 @@
-import { mixWord } from "@espalier/core";
+import { type JsonObject, mixWord } from "@espalier/core";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import { type JsonObject, optionalBoolean, optionalInteger, optionalString } from "../http/body-fields.ts";
+import { optionalBoolean, optionalInteger, optionalString } from "../http/body-fields.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { ApiError, wrongField } from "../http/exchange.ts";
 import type { EngineContext } from "../serving/engine-context.ts";

@@ -1,13 +1,6 @@
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import type { RequestReport } from "@espalier/engine-model";
-import {
-  isObject,
-  type JsonObject,
-  maxInputs,
-  optionalInteger,
-  optionalString,
-  required,
-  textList,
-} from "../http/body-fields.ts";
+import { maxInputs, optionalInteger, optionalString, required, textList } from "../http/body-fields.ts";
 import type { Exchange } from "../http/exchange.ts";
 import { wrongField } from "../http/exchange.ts";
 import { deliver } from "../serving/deliver.ts";
@@ -121,9 +114,9 @@ function usageOf(reports: readonly RequestReport[]): JsonObject {
 
 /** Documents may be texts, objects with a text, or one object with a list of such parts. */
 function documentTexts(documents: unknown): unknown {
-  if (isObject(documents)) return documentTexts(documents.content);
+  if (isJsonObject(documents)) return documentTexts(documents.content);
   if (!Array.isArray(documents) || documents.length > maxInputs) return documents;
-  return documents.map((document) => (isObject(document) ? document.text : document));
+  return documents.map((document) => (isJsonObject(document) ? document.text : document));
 }
 
 const scorePurpose = 2;

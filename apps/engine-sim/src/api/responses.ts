@@ -1,6 +1,7 @@
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
-import { isObject, type JsonObject, jsonText, optionalBoolean, optionalString, required } from "../http/body-fields.ts";
+import { jsonText, optionalBoolean, optionalString, required } from "../http/body-fields.ts";
 import { ApiError, type Exchange, jsonType, send, sendJson, wrongField } from "../http/exchange.ts";
 import type { AnswerFormat } from "../serving/answer.ts";
 import { deliver } from "../serving/deliver.ts";
@@ -66,7 +67,7 @@ function conversationOf(context: EngineContext, body: JsonObject, previousId: st
   if (typeof input === "string") return [...(previous?.messages ?? []), textMessage("user", input)];
   if (!Array.isArray(input) || input.length === 0) throw wrongField("input", "a string or a list of items");
   const items = input.map((item, at) =>
-    isObject(item) && item.role === undefined && item.type !== undefined && item.type !== "message"
+    isJsonObject(item) && item.role === undefined && item.type !== undefined && item.type !== "message"
       ? textMessage("tool", JSON.stringify(item))
       : messageOf(item, `input.${at}`),
   );

@@ -1,5 +1,6 @@
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import { generateSync, type JsonSchema } from "json-schema-faker";
-import { isObject, type JsonObject, optionalObject } from "../http/body-fields.ts";
+import { optionalObject } from "../http/body-fields.ts";
 import { ApiError, wrongField } from "../http/exchange.ts";
 import type { GeneratedText } from "../text/generated-text.ts";
 import type { ModelText } from "../text/model-text.ts";
@@ -33,7 +34,7 @@ function toolCallAnswer(text: ModelText, body: JsonObject): AnswerWriter | undef
   const tools = toolsOf(body);
   const choice = body.tool_choice ?? (tools.length === 0 ? "none" : "auto");
   if (choice === "none" || (choice === "auto" && isAfterResult(body))) return undefined;
-  const named = isObject(choice) && isObject(choice.function) ? choice.function.name : undefined;
+  const named = isJsonObject(choice) && isJsonObject(choice.function) ? choice.function.name : undefined;
   if (named === undefined && choice !== "auto" && choice !== "required") {
     throw wrongField("tool_choice", "none, auto, required, or the name of a function");
   }
@@ -55,16 +56,16 @@ function toolsOf({ tools }: JsonObject): readonly Tool[] {
   if (tools === undefined || tools === null) return [];
   if (!Array.isArray(tools)) throw wrongField("tools", "a list of tools");
   return tools.flatMap((tool, at) => {
-    if (!isObject(tool) || (tool.type ?? "function") !== "function") return [];
-    const { name, parameters } = isObject(tool.function) ? tool.function : {};
+    if (!isJsonObject(tool) || (tool.type ?? "function") !== "function") return [];
+    const { name, parameters } = isJsonObject(tool.function) ? tool.function : {};
     if (typeof name !== "string" || name === "") throw wrongField(`tools.${at}.function.name`, "a name");
-    return [{ name, parameters: isObject(parameters) ? parameters : {} }];
+    return [{ name, parameters: isJsonObject(parameters) ? parameters : {} }];
   });
 }
 
 function isAfterResult({ messages }: JsonObject): boolean {
   const last: unknown = Array.isArray(messages) ? messages.at(-1) : undefined;
-  return isObject(last) && (last.role === "tool" || last.role === "function");
+  return isJsonObject(last) && (last.role === "tool" || last.role === "function");
 }
 
 /** What `json_object` allows is any object. */
@@ -79,8 +80,9 @@ const anyObject = { type: "object", properties: { answer: { type: "string" } }, 
 export function jsonAnswer(text: ModelText, body: JsonObject): AnswerWriter | undefined {
   const { type = "text", json_schema: described } = optionalObject(body, "response_format") ?? {};
   if (type === "text") return undefined;
-  const schema = type === "json_object" ? anyObject : type === "json_schema" && isObject(described) && described.schema;
-  if (!isObject(schema)) throw wrongField("response_format", "text, json_object, or json_schema with a schema");
+  const schema =
+    type === "json_object" ? anyObject : type === "json_schema" && isJsonObject(described) && described.schema;
+  if (!isJsonObject(schema)) throw wrongField("response_format", "text, json_object, or json_schema with a schema");
   return (draw) => {
     const written = instanceOf(schema, draw, "response_format");
     return createWrittenText(written, text.text(written, false));

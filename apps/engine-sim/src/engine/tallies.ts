@@ -1,3 +1,4 @@
+import { Histogram } from "@espalier/core";
 import type { CacheFlavour, RequestReport } from "@espalier/engine-model";
 
 /** Why a request ended, as the engines' metrics name it. */
@@ -8,10 +9,10 @@ export type EngineTallies = ReturnType<typeof createEngineTallies>;
 
 export function createEngineTallies(flavour: CacheFlavour) {
   const { firstToken, interToken, endToEnd, queue } = bounds[flavour];
-  const timeToFirstTokenSeconds = createHistogram(firstToken);
-  const interTokenLatencySeconds = createHistogram(interToken);
-  const endToEndSeconds = createHistogram(endToEnd);
-  const queueSeconds = createHistogram(queue);
+  const timeToFirstTokenSeconds = new Histogram(firstToken);
+  const interTokenLatencySeconds = new Histogram(interToken);
+  const endToEndSeconds = new Histogram(endToEnd);
+  const queueSeconds = new Histogram(queue);
   const outcomes: Record<OutcomeReason, number> = { stop: 0, length: 0, abort: 0 };
   let poolingTokens = 0;
   return {
@@ -65,27 +66,3 @@ const bounds = {
     ],
   },
 } as const;
-
-/** Counts of observations by upper bound, as a Prometheus histogram keeps them. */
-export type Histogram = ReturnType<typeof createHistogram>;
-
-/** @param bounds ascending, without infinity */
-function createHistogram(bounds: readonly number[]) {
-  const counts = new Float64Array(bounds.length + 1);
-  let sum = 0;
-  return {
-    bounds,
-    observe(value: number): void {
-      let at = 0;
-      while (at < bounds.length && value > (bounds[at] as number)) at++;
-      counts[at] = (counts[at] as number) + 1;
-      sum += value;
-    },
-    /** How many values were at most each bound; one more entry than bounds, the last counting all. */
-    cumulative(): number[] {
-      let total = 0;
-      return Array.from(counts, (count) => (total += count));
-    },
-    sum: (): number => sum,
-  };
-}

@@ -1,9 +1,5 @@
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import { missingField, wrongField } from "./exchange.ts";
-
-export type JsonObject = Readonly<Record<string, unknown>>;
-
-export const isObject = (value: unknown): value is JsonObject =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** Clients may send null for an absent field. */
 const given = (body: JsonObject, name: string): unknown => body[name] ?? undefined;
@@ -57,7 +53,7 @@ export function optionalString(body: JsonObject, name: string): string | undefin
 /** @throws ApiError 400 when the field is present and not an object */
 export function optionalObject(body: JsonObject, name: string): JsonObject | undefined {
   const value = given(body, name);
-  if (value === undefined || isObject(value)) return value;
+  if (value === undefined || isJsonObject(value)) return value;
   throw wrongField(name, "an object");
 }
 

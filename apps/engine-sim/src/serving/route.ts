@@ -1,5 +1,5 @@
+import type { JsonObject } from "@espalier/core";
 import type { CacheFlavour } from "@espalier/engine-model";
-import type { JsonObject } from "../http/body-fields.ts";
 import type { Exchange } from "../http/exchange.ts";
 import type { EngineContext } from "./engine-context.ts";
 

@@ -1,4 +1,12 @@
-import { type Clock, EspalierError, type JsonBody, type Logger, scanBody } from "@espalier/core";
+import {
+  type Clock,
+  EspalierError,
+  isJsonObject,
+  type JsonBody,
+  type JsonObject,
+  type Logger,
+  scanBody,
+} from "@espalier/core";
 import {
   type ChatDialect,
   createChatRenderer,
@@ -8,7 +16,7 @@ import {
   type TextTokenizer,
   type TokenizerFiles,
 } from "@espalier/tokenizer";
-import { isObject, type JsonObject, sourceOf } from "../http/body-fields.ts";
+import { sourceOf } from "../http/body-fields.ts";
 import { ApiError } from "../http/exchange.ts";
 import { chooseWords } from "./generated-text.ts";
 import { type ChatMessage, type ChatPrompt, type ModelText, shippedModelName } from "./model-text.ts";
@@ -211,7 +219,7 @@ export type TokenDecoder = (tokens: Iterable<number>) => string;
  */
 export function createTokenDecoder(decoder: unknown, names: ReadonlyMap<number, string>): TokenDecoder {
   // Without a decoder the library joins tokens as if they were words.
-  const step: Step = isObject(decoder) ? stepOf(decoder) : (parts) => [parts.join(" ")];
+  const step: Step = isJsonObject(decoder) ? stepOf(decoder) : (parts) => [parts.join(" ")];
   return (tokens) => {
     const parts = Array.from(tokens, (token) => names.get(token)).filter((name) => name !== undefined);
     return step(parts).join("");
@@ -249,7 +257,7 @@ function stepOf(decoder: JsonObject): Step {
 }
 
 function replacing({ pattern, content }: JsonObject): Step {
-  const { String: text, Regex: source } = isObject(pattern) ? pattern : {};
+  const { String: text, Regex: source } = isJsonObject(pattern) ? pattern : {};
   const search = typeof source === "string" ? new RegExp(source, "gu") : String(text);
   return (parts) => parts.map((part) => part.replaceAll(search, () => String(content)));
 }
@@ -316,17 +324,17 @@ interface TokenFiles {
 /** The names of all tokens of a model, by id, as its files spell them. */
 export function readTokenNames({ tokenizer, config }: TokenFiles): Map<number, string> {
   const names = new Map<number, string>();
-  const vocabulary = isObject(tokenizer.model) ? tokenizer.model.vocab : undefined;
+  const vocabulary = isJsonObject(tokenizer.model) ? tokenizer.model.vocab : undefined;
   if (Array.isArray(vocabulary)) {
     // Unigram models list pairs of name and score.
     for (const [id, entry] of vocabulary.entries()) if (Array.isArray(entry)) names.set(id, String(entry[0]));
-  } else if (isObject(vocabulary)) {
+  } else if (isJsonObject(vocabulary)) {
     for (const [name, id] of Object.entries(vocabulary)) names.set(Number(id), name);
   }
-  const added = isObject(config.added_tokens_decoder) ? Object.entries(config.added_tokens_decoder) : [];
+  const added = isJsonObject(config.added_tokens_decoder) ? Object.entries(config.added_tokens_decoder) : [];
   const listed = Array.isArray(tokenizer.added_tokens) ? tokenizer.added_tokens : [];
-  for (const [id, token] of [...listed.filter(isObject).map((token) => [token.id, token] as const), ...added]) {
-    if (isObject(token) && typeof token.content === "string") names.set(Number(id), token.content);
+  for (const [id, token] of [...listed.filter(isJsonObject).map((token) => [token.id, token] as const), ...added]) {
+    if (isJsonObject(token) && typeof token.content === "string") names.set(Number(id), token.content);
   }
   return names;
 }

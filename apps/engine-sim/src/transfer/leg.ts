@@ -1,6 +1,6 @@
+import type { JsonObject } from "@espalier/core";
 import type { RequestReport } from "@espalier/engine-model";
 import type { SequenceRequest, SimulatedEngine } from "../engine/simulated-engine.ts";
-import type { JsonObject } from "../http/body-fields.ts";
 import { ApiError, type Exchange } from "../http/exchange.ts";
 import type { ResolvedTransfer } from "../options.ts";
 import type { KvLinks } from "./peer-client.ts";

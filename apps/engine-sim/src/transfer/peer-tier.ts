@@ -1,5 +1,5 @@
 import { request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
-import type { Scheduler } from "@espalier/core";
+import { isJsonObject, type JsonObject, type Scheduler } from "@espalier/core";
 import {
   type CancelPull,
   createPullSource,
@@ -10,7 +10,7 @@ import {
 } from "@espalier/engine-model";
 import type { SequenceRequest, SimulatedEngine, TimeDriver } from "../engine/simulated-engine.ts";
 import { type FaultTable, pullPath } from "../faults.ts";
-import { isObject, type JsonObject, optionalObject } from "../http/body-fields.ts";
+import { optionalObject } from "../http/body-fields.ts";
 import { ApiError, readBody, sendJson } from "../http/exchange.ts";
 import { createListener } from "../http/listener.ts";
 import type { ResolvedP2p } from "../options.ts";
@@ -235,7 +235,7 @@ async function answer(
 
 /** @throws ApiError 400 when it is malformed */
 function callOf(body: unknown): PullCall {
-  if (!isObject(body)) throw new ApiError(400, "not an object");
+  if (!isJsonObject(body)) throw new ApiError(400, "not an object");
   const { id, to, tokens, adapter, cacheSalt, blockSize, fromTokens, toTokens } = body;
   const isText = typeof id === "string" && typeof to === "string";
   const isPrompt = Array.isArray(tokens) && tokens.every((token) => Number.isInteger(token));

@@ -1,7 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Scheduler } from "@espalier/core";
+import { isJsonObject, type JsonObject, type Scheduler } from "@espalier/core";
 import { type FaultTable, transferPath } from "../faults.ts";
-import { isObject, type JsonObject } from "../http/body-fields.ts";
 import { ApiError, readBody, send, sendJson, textType } from "../http/exchange.ts";
 import type { BlockStore, PutPrompt, StoreChange } from "./block-store.ts";
 import type { LegParts } from "./leg.ts";
@@ -117,7 +116,7 @@ function addressOf({ socket }: IncomingMessage): string {
 
 function objectOf(text: string): JsonObject {
   const value: unknown = JSON.parse(text);
-  if (!isObject(value)) throw new ApiError(400, "not an object");
+  if (!isJsonObject(value)) throw new ApiError(400, "not an object");
   return value;
 }
 

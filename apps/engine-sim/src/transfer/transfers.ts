@@ -1,8 +1,7 @@
-import type { Clock, Scheduler } from "@espalier/core";
+import type { Clock, JsonObject, Scheduler } from "@espalier/core";
 import type { SequenceRequest, SimulatedEngine } from "../engine/simulated-engine.ts";
 import type { EventChannel } from "../event-channel.ts";
 import type { FaultTable } from "../faults.ts";
-import type { JsonObject } from "../http/body-fields.ts";
 import { ApiError, type Exchange } from "../http/exchange.ts";
 import { createListener } from "../http/listener.ts";
 import type { ResolvedTransfer, TransferProtocol } from "../options.ts";

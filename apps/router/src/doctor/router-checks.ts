@@ -1,7 +1,7 @@
 import { lookup, Resolver } from "node:dns/promises";
 import { isIP } from "node:net";
 import { isDeepStrictEqual } from "node:util";
-import { plainHost } from "@espalier/core";
+import { hostInUrl, plainHost } from "@espalier/core";
 import type { CompiledConfig } from "@espalier/server";
 import { type FeedReport, probeRouters, type RouterProbe, type RouterStatus } from "@espalier/server";
 import { askAdmin, askStatus } from "../cli/admin-client.ts";
@@ -24,13 +24,11 @@ export async function checkSeeds(config: CompiledConfig): Promise<readonly Check
   ]);
   const ports = seeds.map((seed) => seed.slice(seed.lastIndexOf(":") + 1));
   const addresses = [
-    ...seeds.flatMap((_, at) => (names[at]?.found ?? []).map((host) => `${bracketed(host)}:${ports[at]}`)),
+    ...seeds.flatMap((_, at) => (names[at]?.found ?? []).map((host) => `${hostInUrl(host)}:${ports[at]}`)),
     ...names.slice(seeds.length, seeds.length + records.length).flatMap(({ found }) => found),
   ];
   return [...names.flatMap(({ checks }) => checks), ...(await checkPeers(config, [...new Set(addresses)]))];
 }
-
-const bracketed = (host: string): string => (isIP(host) === 6 ? `[${host}]` : host);
 
 interface Resolved {
   readonly checks: readonly Check[];

@@ -1,6 +1,5 @@
-import { EspalierError } from "@espalier/core";
+import { EspalierError, isJsonObject } from "@espalier/core";
 import { parseYaml } from "@espalier/server";
-import { isSection } from "./section.ts";
 
 /** A program that starts another one, whose words stand behind its own. */
 const container = /(^|\/)(docker|podman|nerdctl)$/;
@@ -31,7 +30,7 @@ export function commandLineIn(text: string, isFlag: (word: string) => boolean): 
 function mappingIn(text: string): unknown {
   try {
     const { value } = parseYaml(text, "");
-    return isSection(value) ? value : undefined;
+    return isJsonObject(value) ? value : undefined;
   } catch (error) {
     if (error instanceof EspalierError) return undefined;
     throw error;
@@ -41,7 +40,7 @@ function mappingIn(text: string): unknown {
 /** What every container of a mapping is started with. */
 function containerCommands(tree: unknown): readonly (readonly string[])[] {
   if (Array.isArray(tree)) return tree.flatMap(containerCommands);
-  if (!isSection(tree)) return [];
+  if (!isJsonObject(tree)) return [];
   const words = [tree.entrypoint, tree.command, tree.args].flatMap((written) => {
     if (Array.isArray(written)) return written.map((each) => ourVariables(String(each)));
     return typeof written === "string" ? splitCommands(written).flat() : [];

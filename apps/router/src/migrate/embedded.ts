@@ -1,10 +1,9 @@
-import { EspalierError } from "@espalier/core";
+import { EspalierError, isJsonObject, type JsonObject } from "@espalier/core";
 import { formatPath, type Path, parseYaml } from "@espalier/server";
-import { isSection, type Section } from "./section.ts";
 
 /** A configuration, and where its values stand. */
 interface Embedded {
-  readonly tree: Section;
+  readonly tree: JsonObject;
   /** What it is called where it stands, such as `custom.yaml`. */
   readonly name: string;
   locate(path: Path): string | undefined;
@@ -16,9 +15,9 @@ interface Wanted {
   readonly what: string;
   /** Stands in every text that has one. */
   readonly marker: string;
-  isOne(section: Section, name: string): boolean;
+  isOne(section: JsonObject, name: string): boolean;
   /** @returns what to say of a file without one, from its first section */
-  refuse(section: Section | undefined): string;
+  refuse(section: JsonObject | undefined): string;
 }
 
 /**
@@ -33,7 +32,7 @@ export function findEmbedded(text: string, file: string, wanted: Wanted): Embedd
   const found = documents.flatMap((document) => embeddedIn(document, [], document.value));
   const [only, another] = found.length > 1 ? found.filter(({ name }) => selected.has(name)) : found;
   if (only && !another) return only;
-  const [first] = documents.map(({ value }) => value).filter(isSection);
+  const [first] = documents.map(({ value }) => value).filter(isJsonObject);
   const names = found.map(({ name }) => name).join(", ");
   const several = `there are ${found.length} ${wanted.what}s in it (${names}); give one of them`;
   throw new EspalierError("config_invalid", `${file}: ${found.length > 1 ? several : wanted.refuse(first)}`);
@@ -43,11 +42,11 @@ export function findEmbedded(text: string, file: string, wanted: Wanted): Embedd
     const name = String(path.at(-1) ?? file);
     if (typeof value === "string" && path.length > 0 && value.includes(wanted.marker)) {
       const inner = parseYaml(value, `${file}, ${formatPath(path)}`);
-      const isWanted = isSection(inner.value) && wanted.isOne(inner.value, name);
-      return isWanted ? [{ tree: inner.value as Section, name, locate: (at) => inner.locate(at) }] : [];
+      const isWanted = isJsonObject(inner.value) && wanted.isOne(inner.value, name);
+      return isWanted ? [{ tree: inner.value as JsonObject, name, locate: (at) => inner.locate(at) }] : [];
     }
     if (typeof value !== "object" || value === null) return [];
-    if (isSection(value)) {
+    if (isJsonObject(value)) {
       if (wanted.isOne(value, name)) {
         return [{ tree: value, name, locate: (at) => document.locate([...path, ...at]) }];
       }

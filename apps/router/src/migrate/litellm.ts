@@ -1,8 +1,8 @@
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import { findEmbedded } from "./embedded.ts";
 import { type FlagRouter, type GivenFlags, readRouters } from "./flags/flag-router.ts";
 import { translateGiven } from "./flags/translate-flags.ts";
 import type { Migration } from "./migration.ts";
-import { isSection, type Section } from "./section.ts";
 import { Translation } from "./translation.ts";
 
 /** Sections whose settings are in the table. */
@@ -41,11 +41,11 @@ export function translateLitellm(text: string, file: string): Migration {
 }
 
 /** The settings of the table as if they were flags. Those that are off have no effect. */
-function readSettings(tree: Section, { known }: FlagRouter, translation: Translation): GivenFlags {
+function readSettings(tree: JsonObject, { known }: FlagRouter, translation: Translation): GivenFlags {
   const given = new Map<string, readonly string[]>();
   for (const section of sections) {
     const settings = tree[section];
-    for (const [key, value] of Object.entries(isSection(settings) ? settings : {})) {
+    for (const [key, value] of Object.entries(isJsonObject(settings) ? settings : {})) {
       const name = `${section}.${key}`;
       if (value === false || value === null) continue;
       if (!known.has(name)) sayUnread([section, key], translation);
@@ -70,7 +70,7 @@ interface Deployment {
   readonly weight: number;
 }
 
-function translateModels({ model_list: list, router_settings: settings }: Section, translation: Translation): void {
+function translateModels({ model_list: list, router_settings: settings }: JsonObject, translation: Translation): void {
   const engines = new Set<string>();
   const deployments: Deployment[] = [];
   const keys = new Map<string, string[]>();
@@ -78,8 +78,8 @@ function translateModels({ model_list: list, router_settings: settings }: Sectio
   const unread = new Set<string>();
   for (const [at, entry] of (Array.isArray(list) ? list : []).entries()) {
     const path = ["model_list", at];
-    const params = isSection(entry) && isSection(entry.litellm_params) ? entry.litellm_params : {};
-    const { model_name: name } = isSection(entry) ? entry : {};
+    const params = isJsonObject(entry) && isJsonObject(entry.litellm_params) ? entry.litellm_params : {};
+    const { model_name: name } = isJsonObject(entry) ? entry : {};
     const { model: written, api_base: base, api_key: key } = params;
     if (typeof name !== "string" || typeof written !== "string") {
       translation.missing(path, "it has no model_name, or no model", "look for a mistake");
@@ -134,7 +134,7 @@ function translateModels({ model_list: list, router_settings: settings }: Sectio
       { ...pool, "engine-api-key": variableOf(key) },
     ];
   }
-  translateNames(deployments, isSection(settings) ? settings.model_group_alias : undefined, translation);
+  translateNames(deployments, isJsonObject(settings) ? settings.model_group_alias : undefined, translation);
 }
 
 /** What clients call models: one name for one model is an alias, one name for several is a split. */
@@ -151,8 +151,8 @@ function translateNames(deployments: readonly Deployment[], groups: unknown, tra
     if (another !== undefined) splits[name] = [...weights].map(([each, weight]) => ({ model: each, weight }));
     else if (model !== name) aliases.set(name, model);
   }
-  for (const [alias, group] of Object.entries(isSection(groups) ? groups : {})) {
-    const name = isSection(group) ? group.model : group;
+  for (const [alias, group] of Object.entries(isJsonObject(groups) ? groups : {})) {
+    const name = isJsonObject(group) ? group.model : group;
     if (typeof name === "string") aliases.set(alias, aliases.get(name) ?? name);
   }
   if (aliases.size > 0) translation.set("models.aliases", Object.fromEntries(aliases));

@@ -1,5 +1,5 @@
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import { configJsonSchema } from "@espalier/server";
-import { isSection, type Section } from "./section.ts";
 
 /** What is written for a setting of ours: the parts of the JSON Schema that a translation needs. */
 export interface OurSetting {
@@ -11,18 +11,18 @@ export interface OurSetting {
 }
 
 /** The section's schema, where a shorthand is allowed too. */
-const longForm = (schema: Section): Section => {
-  const forms = (Array.isArray(schema.anyOf) ? schema.anyOf : [schema]).filter(isSection);
+const longForm = (schema: JsonObject): JsonObject => {
+  const forms = (Array.isArray(schema.anyOf) ? schema.anyOf : [schema]).filter(isJsonObject);
   return forms.find((form) => form.properties !== undefined || form.type === "integer") ?? forms[0] ?? {};
 };
 
-function schemaAt(path: string): Section | undefined {
-  let schema: Section = configJsonSchema;
+function schemaAt(path: string): JsonObject | undefined {
+  let schema: JsonObject = configJsonSchema;
   for (const key of path.split(/\.|(?=\[\])/)) {
     const { properties, items, additionalProperties } = longForm(schema);
-    const named = isSection(properties) && Object.hasOwn(properties, key) ? properties[key] : undefined;
+    const named = isJsonObject(properties) && Object.hasOwn(properties, key) ? properties[key] : undefined;
     const next = key === "[]" ? items : (named ?? additionalProperties);
-    if (!isSection(next)) return undefined;
+    if (!isJsonObject(next)) return undefined;
     schema = next;
   }
   return schema;

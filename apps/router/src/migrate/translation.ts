@@ -1,8 +1,8 @@
+import { isJsonObject } from "@espalier/core";
 import { policyCatalogue } from "@espalier/policies";
 import { formatPath, type Path } from "@espalier/server";
 import type { MigrationEntry } from "./migration.ts";
 import { ourSetting } from "./our-settings.ts";
-import { isSection } from "./section.ts";
 
 /** Whether a policy of ours takes an option. */
 export const takesOption = (policy: unknown, option: string): boolean =>
@@ -47,7 +47,7 @@ export class Translation {
   /** @param path keys with dots between them */
   get(path: string): unknown {
     let value: unknown = this.settings;
-    for (const key of path.split(".")) value = isSection(value) ? value[key] : undefined;
+    for (const key of path.split(".")) value = isJsonObject(value) ? value[key] : undefined;
     return value;
   }
 

@@ -3,4 +3,4 @@
  * body becomes neither text nor objects: one pass finds every value and checks the grammar, and strings are copied
  * straight from the body.
  */
-export { forbiddenKey, JsonBody, type JsonFault, type JsonObject, scanBody } from "./json-body.ts";
+export { forbiddenKey, isJsonObject, JsonBody, type JsonFault, type JsonObject, scanBody } from "./json-body.ts";

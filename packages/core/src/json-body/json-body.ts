@@ -2,6 +2,9 @@ import { hasSuspectKey, loadNodes, type NodeMemory, nodesOf, reserveBytes, scanF
 
 export type JsonObject = Readonly<Record<string, unknown>>;
 
+export const isJsonObject = (value: unknown): value is JsonObject =>
+  typeof value === "object" && value !== null && !Array.isArray(value);
+
 export type JsonKind = "object" | "array" | "string" | "number" | "true" | "false" | "null";
 
 /**

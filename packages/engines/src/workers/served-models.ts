@@ -1,4 +1,4 @@
-import type { EngineId } from "@espalier/core";
+import { type EngineId, isJsonObject } from "@espalier/core";
 import type { EngineRecord, Target } from "./engine-record.ts";
 
 /** A model as one engine serves it. */
@@ -41,9 +41,9 @@ export function parseModelList(body: string, nowSeconds: number): ModelList | un
   } catch {
     return undefined;
   }
-  const data = isObject(parsed) ? parsed.data : undefined;
+  const data = isJsonObject(parsed) ? parsed.data : undefined;
   if (!Array.isArray(data)) return undefined;
-  return collect(data, (entry: unknown) => (isObject(entry) ? readModel(entry, nowSeconds) : undefined));
+  return collect(data, (entry: unknown) => (isJsonObject(entry) ? readModel(entry, nowSeconds) : undefined));
 }
 
 /** The models that a source of discovery names. */
@@ -94,8 +94,6 @@ const isModelName = (value: unknown): value is string =>
 const isRoot = (value: unknown): value is string =>
   typeof value === "string" && value.length > 0 && value.length <= maxRootLength;
 const isPositiveInteger = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0;
-const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null;
 
 /** A model as the fleet serves it, in the words of the OpenAI list of models. */
 export interface ModelEntry {

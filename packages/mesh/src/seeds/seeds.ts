@@ -1,6 +1,6 @@
 import { lookup } from "node:dns/promises";
 import { isIP } from "node:net";
-import type { Cancel } from "@espalier/core";
+import { type Cancel, hostInUrl } from "@espalier/core";
 import type { DialFailure, ProcessPorts } from "../link/link.ts";
 
 /** Seeds that another component finds and keeps up to date. */
@@ -222,7 +222,7 @@ export function parseSeed(text: string): SeedAddress {
 
 /** The form in which an address is dialed. */
 export function formatAddress(host: string, port: number): string {
-  return isIP(host) === 6 ? `[${host}]:${port}` : `${host}:${port}`;
+  return `${hostInUrl(host)}:${port}`;
 }
 
 /** All addresses of a host, by the system's resolver, so that `/etc/hosts` and search domains count. */

@@ -1,4 +1,5 @@
 import { dirname, resolve } from "node:path";
+import { isJsonObject } from "@espalier/core";
 import { type CompiledConfig, compileConfig } from "./compiled-config.ts";
 import { crossCheck } from "./cross-checks.ts";
 import { type Environment, interpolate, type ReadText } from "./interpolate.ts";
@@ -11,7 +12,7 @@ import {
   readStandardVariables,
 } from "./overlay.ts";
 import { formatPath, type Path, type Problem, problemsError } from "./problems.ts";
-import { isSection, readTree } from "./read-tree.ts";
+import { readTree } from "./read-tree.ts";
 import { type ConfigTree, configSchema } from "./schema.ts";
 import { parseYaml } from "./yaml-document.ts";
 
@@ -75,10 +76,10 @@ function folderOfFile(path: string): string {
 /** `breaker.max-open` is at least `breaker.open`, unless it was set explicitly. */
 function withMaxOpen(tree: ConfigTree, written: unknown): ConfigTree {
   // A file that could not be read has no sections.
-  const breaker = isSection(tree) ? tree.breaker : undefined;
-  const said = isSection(written) ? written.breaker : undefined;
-  const isSaid = isSection(said) && said["max-open"] !== undefined;
-  if (isSaid || !isSection(breaker) || !(breaker.open > breaker["max-open"])) return tree;
+  const breaker = isJsonObject(tree) ? tree.breaker : undefined;
+  const said = isJsonObject(written) ? written.breaker : undefined;
+  const isSaid = isJsonObject(said) && said["max-open"] !== undefined;
+  if (isSaid || !isJsonObject(breaker) || !(breaker.open > breaker["max-open"])) return tree;
   return { ...tree, breaker: { ...breaker, "max-open": breaker.open } };
 }
 

@@ -1,8 +1,8 @@
-import { didYouMean } from "@espalier/core";
+import { didYouMean, isJsonObject } from "@espalier/core";
 import type { TSchema } from "typebox";
 import type { Environment } from "./interpolate.ts";
 import { formatPath, type Problem } from "./problems.ts";
-import { expandShorthand, isSection } from "./read-tree.ts";
+import { expandShorthand } from "./read-tree.ts";
 import { configSchema } from "./schema.ts";
 import { shapeOf, writtenNames } from "./schema-builders.ts";
 import { flagNames, type Setting, settings } from "./settings.ts";
@@ -110,7 +110,7 @@ function setIn(schema: TSchema, tree: unknown, keys: readonly string[], value: u
   const shape = shapeOf(schema);
   const section = expandShorthand(shape, tree ?? {});
   const property = shape.form === "section" ? shape.properties[key] : undefined;
-  if (!property || !isSection(section)) return tree;
+  if (!property || !isJsonObject(section)) return tree;
   // The new value also replaces one under an alias of the key.
   const aliases = new Set(writtenNames(shape.form === "section" ? shape.notes : {}, key));
   const others = Object.fromEntries(Object.entries(section).filter(([name]) => name === key || !aliases.has(name)));
@@ -156,5 +156,5 @@ function isSet(tree: unknown, [key, ...rest]: readonly string[]): boolean {
   if (key === undefined) return tree !== undefined && tree !== null;
   if (tree === undefined || tree === null) return false;
   // A value that should be a section is reported as a mistake of its own.
-  return !isSection(tree) || (Object.hasOwn(tree, key) && isSet(tree[key], rest));
+  return !isJsonObject(tree) || (Object.hasOwn(tree, key) && isSet(tree[key], rest));
 }

@@ -1,5 +1,5 @@
 import { resolve } from "node:path";
-import { didYouMean, parseDuration, parseSize } from "@espalier/core";
+import { didYouMean, isJsonObject, parseDuration, parseSize } from "@espalier/core";
 import type { TSchema } from "typebox";
 import { Value } from "typebox/value";
 import { formatPath, type Path, type Problem } from "./problems.ts";
@@ -41,10 +41,6 @@ export function expandShorthand(shape: Shape, written: unknown): unknown {
   return key !== undefined && typeof written === "string" ? { [key]: written } : written;
 }
 
-export function isSection(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
 /** Whether a missing value is a problem: a value or a list without a default. Sections and maps can be empty. */
 export function needsValue(schema: TSchema): boolean {
   const { form } = shapeOf(schema);
@@ -55,7 +51,7 @@ type ShapeOf<Form extends Shape["form"]> = Extract<Shape, { readonly form: Form 
 
 function readSection(shape: ShapeOf<"section">, written: unknown, path: Path, context: ReadContext): unknown {
   const keys = Object.keys(shape.properties);
-  if (!isSection(written)) return refuse(`a section with ${keys.join(", ")}`, written, path, context);
+  if (!isJsonObject(written)) return refuse(`a section with ${keys.join(", ")}`, written, path, context);
   const isKnown = (key: string): boolean =>
     Object.hasOwn(shape.properties, key) || keys.some((known) => writtenNames(shape.notes, known).includes(key));
   for (const key of Object.keys(written)) {
@@ -94,7 +90,7 @@ function writtenName(
 }
 
 function readMap(shape: ShapeOf<"map">, written: unknown, path: Path, context: ReadContext): unknown {
-  if (!isSection(written)) return refuse("a section of names and values", written, path, context);
+  if (!isJsonObject(written)) return refuse("a section of names and values", written, path, context);
   const entries = Object.entries(written);
   if (entries.length > shape.maxProperties) {
     context.problems.push({ path, message: `${entries.length} entries are more than ${shape.maxProperties}` });
@@ -117,7 +113,7 @@ function readList(shape: ShapeOf<"list">, written: unknown, path: Path, context:
 
 /** Names only the kind of a misplaced value, because it may be a secret in the wrong place. */
 function refuse(expected: string, written: unknown, path: Path, { problems }: ReadContext): undefined {
-  const found = Array.isArray(written) ? "a list" : isSection(written) ? "a section" : `a ${typeof written}`;
+  const found = Array.isArray(written) ? "a list" : isJsonObject(written) ? "a section" : `a ${typeof written}`;
   problems.push({ path, message: `expected ${expected}, found ${found.replace("string", "plain text")}` });
   return undefined;
 }

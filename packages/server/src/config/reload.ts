@@ -1,5 +1,5 @@
+import { isJsonObject } from "@espalier/core";
 import type { CompiledConfig } from "./compiled-config.ts";
-import { isSection } from "./read-tree.ts";
 import { configSchema } from "./schema.ts";
 import { sha256Of } from "./secret.ts";
 import { namesInCode } from "./settings-of.ts";
@@ -54,7 +54,7 @@ export type Fingerprints = ReadonlyMap<string, string>;
 export function fingerprintsOf(tree: object): Fingerprints {
   const digests = new Map<string, string>();
   const walk = (value: unknown, path: string): void => {
-    if (isSection(value)) {
+    if (isJsonObject(value)) {
       for (const [key, below] of Object.entries(value)) walk(below, path === "" ? key : `${path}.${key}`);
     } else if (value !== undefined) {
       digests.set(path, sha256Of(JSON.stringify(value)).toString("base64"));
@@ -94,13 +94,15 @@ export function sharedSettings({ effective }: Pick<CompiledConfig, "effective">)
 
 function without(value: unknown, keys: readonly string[]): unknown {
   if (Array.isArray(value)) return value.map((one: unknown) => without(one, keys));
-  return isSection(value) ? Object.fromEntries(Object.entries(value).filter(([key]) => !keys.includes(key))) : value;
+  return isJsonObject(value) ? Object.fromEntries(Object.entries(value).filter(([key]) => !keys.includes(key))) : value;
 }
 
 /** The order of keys does not count. */
 function digestOf(value: unknown): string {
   const text = JSON.stringify(value, (_, each: unknown) =>
-    isSection(each) ? Object.fromEntries(Object.entries(each).sort(([one], [other]) => (one < other ? -1 : 1))) : each,
+    isJsonObject(each)
+      ? Object.fromEntries(Object.entries(each).sort(([one], [other]) => (one < other ? -1 : 1)))
+      : each,
   );
   return sha256Of(text).toString("hex").slice(0, digestDigits);
 }
@@ -138,7 +140,7 @@ type Takes = (path: string) => boolean;
 
 function joinTrees(running: unknown, loaded: unknown, path: string, takes: Takes): unknown {
   if (takes(path)) return loaded;
-  if (!isSection(running) || !isSection(loaded)) return running;
+  if (!isJsonObject(running) || !isJsonObject(loaded)) return running;
   const joined = new Map<string, unknown>();
   for (const key of new Set([...Object.keys(running), ...Object.keys(loaded)])) {
     const value = joinTrees(running[key], loaded[key], path === "" ? key : `${path}.${key}`, takes);

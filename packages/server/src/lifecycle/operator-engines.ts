@@ -1,4 +1,4 @@
-import { type Cancel, type EngineId, type EngineSpec, EspalierError, type Logger } from "@espalier/core";
+import { type Cancel, type EngineId, type EngineSpec, EspalierError, isJsonObject, type Logger } from "@espalier/core";
 import type { EngineSource, SourceObserver } from "@espalier/engines";
 import type { Registry } from "@espalier/shared-tree";
 import { parseEnginesFile } from "../config/index.ts";
@@ -63,7 +63,7 @@ export function createOperatorEngines({ table, listed, logger }: OperatorEngines
     },
     present: (specs) => (removals.size === 0 ? specs : specs.filter(({ id }) => !removals.has(id))),
     add(written) {
-      if (!isEntry(written))
+      if (!isJsonObject(written))
         throw new EspalierError("invalid_value", "The body must be an object that describes an engine.");
       const { id, url } = readWritten(written);
       const isBack = removals.has(id) && isListed(id);
@@ -92,11 +92,6 @@ function readWritten(written: unknown): EngineSpec {
     throw new EspalierError("invalid_value", error.message, { cause: error });
   }
   throw new EspalierError("invalid_value", "The body must describe one engine.");
-}
-
-/** The shorthands of the configuration are no entries. */
-function isEntry(written: unknown): written is OperatorEntry {
-  return typeof written === "object" && written !== null && !Array.isArray(written);
 }
 
 /** Reads an entry of another router, whose version may have settings unknown to this one. */

@@ -1,4 +1,4 @@
-import type { CounterSeries, GaugeSeries, HistogramSeries, Metric } from "@espalier/core";
+import { type CounterSeries, type GaugeSeries, Histogram, type HistogramSeries, type Metric } from "@espalier/core";
 import type { MetricInfo } from "./metrics.ts";
 
 /** Longest label value kept, in UTF-16 code units. Names of models can come from a client. */
@@ -143,30 +143,21 @@ export function createGaugeCell(refuse: () => void): Cell<GaugeSeries> {
  * @param refuse called for every value that is not a finite number; the value is skipped
  */
 export function createHistogramCell(buckets: readonly number[], refuse: () => void): Cell<HistogramSeries> {
-  const bounds = Float64Array.from(buckets);
-  const counts = new Float64Array(bounds.length + 1);
-  let sum = 0;
+  const histogram = new Histogram(buckets);
   return {
     series: {
       observe(value) {
-        if (!Number.isFinite(value)) return refuse();
-        let at = 0;
-        while (at < bounds.length && value > bounds[at]!) at++;
-        counts[at]! += 1;
-        sum += value;
+        if (Number.isFinite(value)) histogram.observe(value);
+        else refuse();
       },
     },
     samples() {
-      let count = 0;
-      const samples: Sample[] = [];
-      for (const [at, le] of buckets.entries()) {
-        count += counts[at]!;
-        samples.push({ suffix: "_bucket", le, value: count });
-      }
-      count += counts[bounds.length]!;
-      samples.push({ suffix: "_bucket", le: "+Inf", value: count });
-      samples.push({ suffix: "_sum", value: sum }, { suffix: "_count", value: count });
-      return samples;
+      const counts = histogram.cumulative();
+      return [
+        ...counts.map((value, at): Sample => ({ suffix: "_bucket", le: buckets[at] ?? "+Inf", value })),
+        { suffix: "_sum", value: histogram.sum },
+        { suffix: "_count", value: counts.at(-1)! },
+      ];
     },
   };
 }

@@ -1,3 +1,4 @@
+import { hostInUrl, isJsonObject } from "@espalier/core";
 import type { FeedEndpoints } from "./kv-feed.ts";
 
 /** Most ranks read of one engine. */
@@ -49,7 +50,7 @@ export function readSglangEventSources(answer: unknown, host: string): EventSour
   const replayPort = wholeNumber(config.replay_endpoint_port_base, 65_535);
   const publisherHost = text(config.endpoint_host) ?? "*";
   const written = {
-    endpoint: `tcp://${bracketed(publisherHost)}:${port}`,
+    endpoint: `tcp://${hostInUrl(publisherHost)}:${port}`,
     replayEndpoint: replayPort === undefined ? undefined : `tcp://*:${replayPort}`,
     topic: text(config.topic),
   };
@@ -92,18 +93,16 @@ function resolve(written: string, host: string, rank: number): Pick<FeedEndpoint
   const [, publisherHost, digits] = /^tcp:\/\/([^\s/]+):(\d{1,5})$/.exec(written) ?? [];
   const port = Number(digits) + rank;
   if (publisherHost === undefined || !(port >= 1 && port <= 65_535)) return undefined;
-  if (/^(\*|::|\[::\])$/.test(publisherHost)) return { endpoint: `tcp://${bracketed(host)}:${port}`, mode: "connect" };
+  if (/^(\*|::|\[::\])$/.test(publisherHost)) return { endpoint: `tcp://${hostInUrl(host)}:${port}`, mode: "connect" };
   const isListening = publisherHost.includes("*") || publisherHost.includes("::");
-  return { endpoint: `tcp://${bracketed(publisherHost)}:${port}`, mode: isListening ? "connect" : "bind" };
+  return { endpoint: `tcp://${hostInUrl(publisherHost)}:${port}`, mode: isListening ? "connect" : "bind" };
 }
-
-const bracketed = (host: string): string => (host.includes(":") && !host.startsWith("[") ? `[${host}]` : host);
 
 /** Engines omit the default publisher's name. */
 const isZmq = (publisher: unknown): boolean => publisher === undefined || publisher === "zmq";
 
 function asRecord(value: unknown): Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? { ...value } : {};
+  return isJsonObject(value) ? value : {};
 }
 
 function text(value: unknown): string | undefined {

@@ -1,3 +1,4 @@
+import { isJsonObject } from "@espalier/core";
 /** UTF-8 bytes of an entry's value as JSON. */
 export const maxRegistryValueBytes = 2_048;
 /** UTF-16 units of an engine's id, and of a source's name. */
@@ -52,11 +53,11 @@ export function readRegistryKey(key: string): RegistryName | undefined {
 
 /** Reads a value from a document that any router may have written. @returns undefined for what is no entry */
 export function readRegistryEntry(found: unknown): RegistryEntry | undefined {
-  if (!isRecord(found)) return undefined;
+  if (!isJsonObject(found)) return undefined;
   const { stamp, router, value } = found;
   if (typeof stamp !== "number" || !Number.isInteger(stamp) || stamp < 0 || stamp > maxStamp) return undefined;
   if (typeof router !== "string" || router.length > maxRegistryNameLength) return undefined;
-  if (value !== null && (!isRecord(value) || jsonBytes(value) > maxRegistryValueBytes)) return undefined;
+  if (value !== null && (!isJsonObject(value) || jsonBytes(value) > maxRegistryValueBytes)) return undefined;
   return { stamp, router, value };
 }
 
@@ -81,12 +82,10 @@ export function jsonBytes(value: unknown): number {
 /** JSON with the keys of every object in order, so that equal values are equal texts. */
 export function canonicalJson(value: unknown): string {
   return JSON.stringify(value, (_key, part: unknown) =>
-    isRecord(part) ? Object.fromEntries(Object.entries(part).sort(([one], [other]) => (one < other ? -1 : 1))) : part,
+    isJsonObject(part)
+      ? Object.fromEntries(Object.entries(part).sort(([one], [other]) => (one < other ? -1 : 1)))
+      : part,
   );
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Entries of the registry of one kind, removed ones included while they are remembered. */

@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from "../json-object.ts";
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import { billingHeader } from "./conversation.ts";
 
 /** The properties of a model's templates that the conversion depends on. */

@@ -1,5 +1,4 @@
-import type { JsonBody } from "@espalier/core";
-import { isJsonObject, type JsonObject } from "../json-object.ts";
+import { isJsonObject, type JsonBody, type JsonObject } from "@espalier/core";
 import type { PromptRequest } from "../prompt-request.ts";
 import { readJson } from "../template/json.ts";
 import { valueError } from "../template/template-error.ts";

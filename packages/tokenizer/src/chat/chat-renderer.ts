@@ -1,5 +1,4 @@
-import type { Clock } from "@espalier/core";
-import type { JsonObject } from "../json-object.ts";
+import type { Clock, JsonObject } from "@espalier/core";
 import { otherChatEndpoints, type PromptRequest } from "../prompt-request.ts";
 import { TemplateError } from "../template/template-error.ts";
 import { selectTemplate, specialTokensOf, type TokenizerFiles } from "../tokenizer-files.ts";

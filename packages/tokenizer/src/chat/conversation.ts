@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from "../json-object.ts";
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import { readJson } from "../template/json.ts";
 import { valueError } from "../template/template-error.ts";
 import { isDict, isTrue } from "../template/values.ts";

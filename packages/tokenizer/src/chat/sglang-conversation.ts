@@ -1,4 +1,4 @@
-import { isJsonObject } from "../json-object.ts";
+import { isJsonObject } from "@espalier/core";
 import { readJson } from "../template/json.ts";
 import { valueError } from "../template/template-error.ts";
 import { isDict } from "../template/values.ts";

@@ -1,5 +1,4 @@
-import type { JsonBody } from "@espalier/core";
-import { isJsonObject, type JsonObject } from "../json-object.ts";
+import { isJsonObject, type JsonBody, type JsonObject } from "@espalier/core";
 import type { PromptHasher } from "../prompt/prompt-blocks.ts";
 import { isTextPart } from "../prompt-request.ts";
 

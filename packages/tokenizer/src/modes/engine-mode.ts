@@ -1,7 +1,6 @@
-import type { HttpClient } from "@espalier/core";
+import { type HttpClient, isJsonObject } from "@espalier/core";
 import { newestDialect } from "../chat/chat-dialect.ts";
 import { variablesOf } from "../chat/chat-input.ts";
-import { isJsonObject } from "../json-object.ts";
 import { createHashedCache, type TextKey } from "../prompt/hashed-cache.ts";
 import { createBlockBuilder, noBlocks, type PromptBlocks, type PromptHasher } from "../prompt/prompt-blocks.ts";
 import { firstPartMessage, type PromptRequest, type PromptSource } from "../prompt-request.ts";

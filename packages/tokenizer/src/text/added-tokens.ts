@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from "../json-object.ts";
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import { createTextTrie, type TextTrie } from "./pair-table.ts";
 import { type TokenizerPart, tokenizerPart } from "./tokenizer-part.ts";
 import { isWhiteSpace, textForPatterns } from "./unicode.ts";

@@ -1,4 +1,4 @@
-import { isJsonObject } from "../json-object.ts";
+import { isJsonObject } from "@espalier/core";
 import { createPairTable, type PairTable } from "./pair-table.ts";
 import {
   byteAlphabet,

@@ -1,4 +1,4 @@
-import { isJsonObject } from "../json-object.ts";
+import { isJsonObject } from "@espalier/core";
 import type { TokenizerFiles } from "../tokenizer-files.ts";
 import { createTokenFinder, findCutTokens, readAddedTokens } from "./added-tokens.ts";
 import { readBpeModel } from "./bpe-model.ts";

@@ -1,5 +1,4 @@
-import { EspalierError } from "@espalier/core";
-import { isJsonObject, type JsonObject } from "../json-object.ts";
+import { EspalierError, isJsonObject, type JsonObject } from "@espalier/core";
 
 /**
  * One part of a `tokenizer.json` with its path, so that errors can name it. This package refuses what it cannot do

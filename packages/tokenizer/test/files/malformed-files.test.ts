@@ -2,9 +2,9 @@ import { execFileSync } from "node:child_process";
 import { mkdir, mkdtemp, open, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { EspalierError } from "@espalier/core";
+import { EspalierError, isJsonObject } from "@espalier/core";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { isJsonObject, parseJsonObject } from "../../src/json-object.ts";
+import { parseJsonObject } from "../../src/json-object.ts";
 import { loadTokenizerFiles, readBoundedText } from "../../src/tokenizer-files.ts";
 
 const mebibyte = 1024 * 1024;

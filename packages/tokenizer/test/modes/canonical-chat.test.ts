@@ -1,6 +1,5 @@
-import { createSeededRandom, type Random } from "@espalier/core";
+import { createSeededRandom, type JsonObject, type Random } from "@espalier/core";
 import { describe, expect, test } from "vitest";
-import type { JsonObject } from "../../src/json-object.ts";
 import { canonicalChat, canonicalMessages } from "../../src/modes/canonical-chat.ts";
 import { createPromptHasher } from "../../src/prompt/prompt-blocks.ts";
 import { firstPartMessage, isTextPart, promptSource } from "../../src/prompt-request.ts";

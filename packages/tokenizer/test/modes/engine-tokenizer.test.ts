@@ -1,7 +1,7 @@
+import type { JsonObject } from "@espalier/core";
 import { createRecordingLogger, createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import type { ChatDialect } from "../../src/chat/chat-dialect.ts";
-import type { JsonObject } from "../../src/json-object.ts";
 import { createEngineTokenizer, type EngineTokenizer, fetchTokens } from "../../src/modes/engine-mode.ts";
 import { createModelTokenizer, type ModelTokenizer } from "../../src/modes/model-tokenizer.ts";
 import { createPromptHasher, type PromptBlocks } from "../../src/prompt/prompt-blocks.ts";

@@ -1,6 +1,6 @@
+import type { JsonObject } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
-import type { JsonObject } from "../../src/json-object.ts";
 import { loadRequestTokens } from "../../src/modes/local-mode.ts";
 import { digestText, viewOfText } from "../../src/modes/prompt-view.ts";
 import { createPromptHasher } from "../../src/prompt/prompt-blocks.ts";

@@ -1,4 +1,4 @@
-import type { JsonObject } from "../../src/json-object.ts";
+import type { JsonObject } from "@espalier/core";
 import { createTextTokenizer } from "../../src/text/text-tokenizer.ts";
 
 /** Ids of a text by a tokenizer of nothing but a model. */

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { JsonObject } from "@espalier/core";
 import { sharedPath } from "@espalier/testing";
 import { Tokenizer } from "tokenizers";
-import type { JsonObject } from "../../src/json-object.ts";
 import { createTextTokenizer, type TextTokenizer } from "../../src/text/text-tokenizer.ts";
 import { shippedModelFolder } from "../../src/tokenizer-files.ts";
 

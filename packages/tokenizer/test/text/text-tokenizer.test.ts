@@ -1,5 +1,5 @@
+import type { JsonObject } from "@espalier/core";
 import { describe, expect, test } from "vitest";
-import type { JsonObject } from "../../src/json-object.ts";
 import { createTextTokenizer, type TextTokenizer } from "../../src/text/text-tokenizer.ts";
 import { vocabularyOf } from "../support/models-made.ts";
 import { referenceOf } from "../support/reference.ts";

@@ -1,4 +1,5 @@
-import { isObject, type JsonObject, optionalObject } from "../../http/body-fields.ts";
+import { isJsonObject, type JsonObject } from "@espalier/core";
+import { optionalObject } from "../../http/body-fields.ts";
 import { ApiError, wrongField } from "../../http/exchange.ts";
 import type { Exporter, Importer, Leg, LegInput } from "../leg.ts";
 import { offerOf, ownHost } from "../leg.ts";
@@ -68,7 +69,7 @@ function generationImporter({ parts }: LegInput, params: JsonObject): Importer {
 function stateOf(text: string): JsonObject | undefined {
   try {
     const value: unknown = JSON.parse(Buffer.from(text, "base64").toString("utf8"));
-    return isObject(value) ? value : undefined;
+    return isJsonObject(value) ? value : undefined;
   } catch {
     return undefined;
   }

@@ -1,4 +1,5 @@
-import { isObject, type JsonObject, optionalObject } from "../../http/body-fields.ts";
+import { isJsonObject, type JsonObject, plainHost } from "@espalier/core";
+import { optionalObject } from "../../http/body-fields.ts";
 import { ApiError, wrongField } from "../../http/exchange.ts";
 import { blockNames } from "../block-store.ts";
 import {
@@ -67,7 +68,7 @@ function nixlImporter({ parts }: LegInput, params: JsonObject): Importer | undef
   const { remote_host: host, remote_port: port, remote_request_id: ticket, remote_engine_id: engineId } = params;
   const blocks = params.remote_block_ids;
   if (typeof host !== "string" || typeof ticket !== "string" || typeof engineId !== "string") return undefined;
-  if (!isPort(port) || !(Array.isArray(blocks) || isObject(blocks))) return undefined;
+  if (!isPort(port) || !(Array.isArray(blocks) || isJsonObject(blocks))) return undefined;
   return {
     open: (signal) => parts.links.open({ host, port, ticket, engineId, waits: false }, signal),
     failure: () => loadFailure(parts.transfer),
@@ -120,7 +121,7 @@ function mooncakeImporter({ parts }: LegInput, params: JsonObject, ticket: strin
   const { remote_bootstrap_addr: address, remote_engine_id: engineId } = params;
   if (typeof address !== "string" || typeof engineId !== "string" || !URL.canParse(address)) return undefined;
   const { hostname, port } = new URL(address);
-  const host = hostname.replace(/^\[(.*)\]$/, "$1");
+  const host = plainHost(hostname);
   return {
     open: (signal) => parts.links.open({ host, port: Number(port || 80), ticket, engineId, waits: true }, signal),
     failure: () => loadFailure(parts.transfer),
@@ -151,7 +152,7 @@ function storeImporter({ parts, sequence }: LegInput, blocks: readonly string[])
         body: { blocks },
         signal,
       });
-      const found = isObject(answer) ? Number(answer.found) : 0;
+      const found = isJsonObject(answer) ? Number(answer.found) : 0;
       const tokens = sequence.prompt.subarray(0, found * parts.engine.parameters.blockSize);
       return tokens.length === 0 ? undefined : { tokens, done() {}, whenBroken() {} };
     },

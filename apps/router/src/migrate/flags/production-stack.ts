@@ -1,6 +1,6 @@
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import { parseYaml } from "@espalier/server";
 import type { Migration } from "../migration.ts";
-import { isSection, type Section } from "../section.ts";
 import type { Translation } from "../translation.ts";
 import type { Finish, FlagRouter, GivenFlags } from "./flag-router.ts";
 import { givenValue, setCollector, translateFlags } from "./translate-flags.ts";
@@ -72,18 +72,18 @@ const otherValues = ["otel", "extraArgs", "vllmApiKey", "env", "replicaCount"];
 const keyVariable = "VLLM_API_KEY";
 
 /** Translates the key of the engines, which the chart gives to its router, too. */
-function translateKey(spec: Section, engineSpec: Section, translation: Translation): void {
-  const variables = (Array.isArray(spec.env) ? spec.env : []).filter(isSection);
+function translateKey(spec: JsonObject, engineSpec: JsonObject, translation: Translation): void {
+  const variables = (Array.isArray(spec.env) ? spec.env : []).filter(isJsonObject);
   const variable = variables.find(({ name }) => name === keyVariable);
   const [theirs, key] = [
     ["routerSpec.vllmApiKey", spec.vllmApiKey],
     [`routerSpec.env, ${keyVariable}`, variable && (variable.value ?? variable.valueFrom)],
     ["servingEngineSpec.vllmApiKey", engineSpec.vllmApiKey],
-  ].find(([, written]) => isSection(written) || (typeof written === "string" && written !== "")) ?? [""];
+  ].find(([, written]) => isJsonObject(written) || (typeof written === "string" && written !== "")) ?? [""];
   const unread = variables.flatMap(({ name }) => (name === keyVariable ? [] : [`routerSpec.env, ${String(name)}`]));
   sayUnread(unread, translation);
   if (key === undefined) return;
-  const isSecret = isSection(key);
+  const isSecret = isJsonObject(key);
   const value = isSecret ? `\${${keyVariable}}` : String(key).replaceAll("${", () => "$${");
   translation.set("pools", [{ models: ["*"], "engine-api-key": value }]);
   translation.remark({
@@ -111,15 +111,15 @@ function sayUnread(theirs: readonly string[], translation: Translation): void {
 export function translateValues(router: FlagRouter, text: string, file: string): Migration | undefined {
   if (!text.includes("routerSpec")) return undefined;
   const { value } = parseYaml(text, file);
-  const spec = isSection(value) ? value.routerSpec : undefined;
-  if (!isSection(value) || !isSection(spec)) return undefined;
-  const given = { containerPort: 8_000, serviceDiscovery: "k8s", routingLogic: "roundrobin", ...spec } as Section;
+  const spec = isJsonObject(value) ? value.routerSpec : undefined;
+  if (!isJsonObject(value) || !isJsonObject(spec)) return undefined;
+  const given = { containerPort: 8_000, serviceDiscovery: "k8s", routingLogic: "roundrobin", ...spec } as JsonObject;
   const flags = Object.entries(router.chart).flatMap(([key, flag]) => {
     const written = given[key];
     return written === undefined || written === null || written === "" || written === 0 ? [] : [flag, String(written)];
   });
-  const engineSpec = isSection(value.servingEngineSpec) ? value.servingEngineSpec : {};
-  const labels = isSection(engineSpec.labels) ? engineSpec.labels : { environment: "test", release: "test" };
+  const engineSpec = isJsonObject(value.servingEngineSpec) ? value.servingEngineSpec : {};
+  const labels = isJsonObject(engineSpec.labels) ? engineSpec.labels : { environment: "test", release: "test" };
   if (given.serviceDiscovery === "k8s") flags.push("--k8s-namespace", ownNamespace);
   if (given.serviceDiscovery === "k8s" && engineSpec.enableEngine !== false) {
     flags.push(
@@ -129,7 +129,7 @@ export function translateValues(router: FlagRouter, text: string, file: string):
         .join(","),
     );
   }
-  const otel = isSection(given.otel) ? given.otel : {};
+  const otel = isJsonObject(given.otel) ? given.otel : {};
   if (otel.endpoint) flags.push("--otel-endpoint", String(otel.endpoint), ...(otel.secure ? ["--otel-secure"] : []));
   if (otel.endpoint && otel.serviceName) flags.push("--otel-service-name", String(otel.serviceName));
   const extra = Array.isArray(given.extraArgs) ? given.extraArgs : [];

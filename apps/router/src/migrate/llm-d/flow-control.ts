@@ -1,7 +1,6 @@
-import { formatDuration, formatSize } from "@espalier/core";
+import { formatDuration, formatSize, isJsonObject, type JsonObject } from "@espalier/core";
 import type { Path } from "@espalier/server";
 import { ourSetting } from "../our-settings.ts";
-import { isSection, type Section } from "../section.ts";
 import type { Translation } from "../translation.ts";
 import type { LlmdConfig, LlmdPlugin } from "./read-config.ts";
 import { parseGoDuration, parseQuantity } from "./units.ts";
@@ -55,7 +54,7 @@ export function translateFlowControl(config: LlmdConfig, translation: Translatio
   translateDetector(isOn, config, translation);
 }
 
-function translateQueues(flowControl: Section, config: LlmdConfig, translation: Translation): void {
+function translateQueues(flowControl: JsonObject, config: LlmdConfig, translation: Translation): void {
   translation.remark({ theirs: ["featureGates"], outcome: "same", ours: "`admission.mode: on`" });
   const bands = readBands(flowControl, config, translation);
   translateBound("maxRequests", "admission.max-queued", (value) => value);
@@ -126,11 +125,11 @@ const flowControlKeys = [
 ];
 
 /** The bands as classes, the highest first, with one for priority 0; none when no band is written. */
-function readBands(flowControl: Section, config: LlmdConfig, translation: Translation): readonly Band[] {
-  const standard = isSection(flowControl.defaultPriorityBand) ? flowControl.defaultPriorityBand : {};
+function readBands(flowControl: JsonObject, config: LlmdConfig, translation: Translation): readonly Band[] {
+  const standard = isJsonObject(flowControl.defaultPriorityBand) ? flowControl.defaultPriorityBand : {};
   const standardPath = ["flowControl", "defaultPriorityBand"];
   remarkUnknown(standard, bandKeys, standardPath, translation);
-  const orderOf = (band: Section, path: Path): string => {
+  const orderOf = (band: JsonObject, path: Path): string => {
     const reference = band.orderingPolicyRef ?? standard.orderingPolicyRef;
     const plugin = typeof reference === "string" ? config.find(reference) : undefined;
     const order = plugin ? orderings[plugin.type] : "fcfs";
@@ -146,8 +145,8 @@ function readBands(flowControl: Section, config: LlmdConfig, translation: Transl
   const written = Array.isArray(flowControl.priorityBands) ? flowControl.priorityBands : [];
   const bands = written.flatMap((band: unknown, at): Band[] => {
     const path = ["flowControl", "priorityBands", at];
-    const priority = isSection(band) ? (band.priority ?? 0) : undefined;
-    if (!isSection(band) || typeof priority !== "number" || !Number.isInteger(priority)) {
+    const priority = isJsonObject(band) ? (band.priority ?? 0) : undefined;
+    if (!isJsonObject(band) || typeof priority !== "number" || !Number.isInteger(priority)) {
       translation.missing(path, "it has no whole priority", "`admission.classes`");
       return [];
     }
@@ -244,7 +243,7 @@ function translateConcurrency(detector: LlmdPlugin, translation: Translation): v
   }
   if (concurrencyMode === "requests") return;
   const classes = translation.get("admission.classes");
-  const names = Array.isArray(classes) ? (classes as readonly Section[]) : [{ name: "default" }];
+  const names = Array.isArray(classes) ? (classes as readonly JsonObject[]) : [{ name: "default" }];
   const pendingTokens = ourSetting("admission.classes[].max-pending-tokens");
   const value = typeof maxTokenConcurrency === "number" ? maxTokenConcurrency : pendingTokens.max;
   const tokens = Math.min(pendingTokens.max, Math.max(pendingTokens.min, Math.round(value)));
@@ -256,7 +255,7 @@ function translateConcurrency(detector: LlmdPlugin, translation: Translation): v
   });
   const { admission } = translation.settings;
   translation.settings.admission = {
-    ...(isSection(admission) ? admission : {}),
+    ...(isJsonObject(admission) ? admission : {}),
     classes: names.map((one) => ({ ...one, "max-pending-tokens": tokens })),
   };
 }
@@ -270,7 +269,12 @@ function ofDetector(detector: LlmdPlugin | undefined, key: string) {
 }
 
 /** Says of every key that none of theirs has this name. */
-export function remarkUnknown(section: Section, known: readonly string[], path: Path, translation: Translation): void {
+export function remarkUnknown(
+  section: JsonObject,
+  known: readonly string[],
+  path: Path,
+  translation: Translation,
+): void {
   for (const key of Object.keys(section).filter((each) => !known.includes(each))) {
     translation.missing([...path, key], "llm-d has no such setting", "look for a misspelling");
   }

@@ -1,6 +1,6 @@
+import { isJsonObject } from "@espalier/core";
 import type { policyCatalogue } from "@espalier/policies";
 import type { Path } from "@espalier/server";
-import { isSection } from "../section.ts";
 import type { Translation } from "../translation.ts";
 import type { LlmdConfig, LlmdPlugin, LlmdProfile } from "./read-config.ts";
 
@@ -22,7 +22,7 @@ const disaggregationHandler = ({ plugins }: LlmdConfig): LlmdPlugin | undefined 
 export function mainProfile(config: LlmdConfig): LlmdProfile | undefined {
   const handler = disaggregationHandler(config) ?? config.plugins.find(({ type }) => type === "header-profile-handler");
   const { profiles, decodeProfile, defaultProfile } = handler?.parameters ?? {};
-  const names = [isSection(profiles) ? profiles.decode : undefined, decodeProfile, defaultProfile, "decode"];
+  const names = [isJsonObject(profiles) ? profiles.decode : undefined, decodeProfile, defaultProfile, "decode"];
   const found = names.flatMap((name) => config.profiles.find((profile) => profile.name === name) ?? []);
   return (handler ? found[0] : undefined) ?? config.profiles[0];
 }
@@ -111,7 +111,7 @@ export function translateDisaggregation(config: LlmdConfig, translation: Transla
   if (!handler) return;
   const { deciders, prefillDeciderPluginName, deciderPluginName } = handler.parameters;
   const standard = handler.type === "pd-profile-handler" ? defaultDecider : undefined;
-  const written = isSection(deciders) ? deciders.prefill : undefined;
+  const written = isJsonObject(deciders) ? deciders.prefill : undefined;
   const name = written ?? prefillDeciderPluginName ?? deciderPluginName ?? standard;
   const theirs = [...(handler.path ?? []), "parameters", "deciders"];
   const decider = typeof name === "string" ? config.find(name) : undefined;

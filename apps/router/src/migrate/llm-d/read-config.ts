@@ -1,12 +1,12 @@
+import { isJsonObject, type JsonObject } from "@espalier/core";
 import { type Path, type Problem, problemsError } from "@espalier/server";
 import { findEmbedded } from "../embedded.ts";
-import { isSection, type Section } from "../section.ts";
 import { llmdPlugins, type PluginRule } from "./plugins.ts";
 
 export interface LlmdPlugin {
   readonly name: string;
   readonly type: string;
-  readonly parameters: Section;
+  readonly parameters: JsonObject;
   /** Absent for a plugin that is used without being listed. */
   readonly path: Path | undefined;
   /** Undefined for a type that llm-d's own repository does not have. */
@@ -24,8 +24,8 @@ export interface LlmdConfig {
   readonly plugins: readonly LlmdPlugin[];
   readonly profiles: readonly LlmdProfile[];
   readonly gates: ReadonlyMap<string, boolean>;
-  readonly flowControl: Section | undefined;
-  readonly dataLayer: Section | undefined;
+  readonly flowControl: JsonObject | undefined;
+  readonly dataLayer: JsonObject | undefined;
   /** What the requests are parsed with; empty for llm-d's default. */
   readonly parsers: readonly LlmdPlugin[];
   /** Undefined for llm-d's default, a utilization detector with its defaults. */
@@ -122,7 +122,7 @@ export function readLlmdConfig(text: string, file: string): LlmdConfig {
   };
 }
 
-function wrongKind({ kind: written, apiVersion }: Section): string {
+function wrongKind({ kind: written, apiVersion }: JsonObject): string {
   if (written === undefined) return `kind: ${kind} is missing (apiVersion: ${String(apiVersion ?? "missing")})`;
   return `kind is ${String(written)}, not ${kind} of ${apiVersions.join(" or ")}, and none is in it`;
 }
@@ -150,19 +150,19 @@ class Reader {
     this.problems.push({ path, message });
   }
 
-  section(tree: Section, key: string, path: Path = []): Section | undefined {
-    return this.#read(tree, key, path, isSection, "a section");
+  section(tree: JsonObject, key: string, path: Path = []): JsonObject | undefined {
+    return this.#read(tree, key, path, isJsonObject, "a section");
   }
 
   list(tree: unknown, key: string, path: Path = []): readonly (readonly [entry: unknown, path: Path])[] {
     const isList = (value: unknown): value is readonly unknown[] => Array.isArray(value);
-    const entries = isSection(tree) ? this.#read(tree, key, path, isList, "a list") : undefined;
+    const entries = isJsonObject(tree) ? this.#read(tree, key, path, isList, "a list") : undefined;
     return (entries ?? []).map((entry, at) => [entry, [...path, key, at]]);
   }
 
   /** A text that must be there. */
   text(tree: unknown, key: string, path: Path): string | undefined {
-    if (!isSection(tree)) {
+    if (!isJsonObject(tree)) {
       this.refuse(path, "must be a section");
       return undefined;
     }
@@ -173,22 +173,22 @@ class Reader {
   }
 
   number(tree: unknown, key: string, path: Path): number | undefined {
-    if (!isSection(tree)) return undefined;
+    if (!isJsonObject(tree)) return undefined;
     const isNumber = (value: unknown): value is number => typeof value === "number" && Number.isFinite(value);
     return this.#read(tree, key, path, isNumber, "a number");
   }
 
   plugin(entry: unknown, path: Path): LlmdPlugin {
     const type = this.text(entry, "type", path) ?? "";
-    const { name = type } = isSection(entry) ? entry : {};
-    const parameters = (isSection(entry) && this.section(entry, "parameters", path)) || {};
+    const { name = type } = isJsonObject(entry) ? entry : {};
+    const parameters = (isJsonObject(entry) && this.section(entry, "parameters", path)) || {};
     if (typeof name !== "string") this.refuse([...path, "name"], "must be a text");
     const rule = Object.hasOwn(llmdPlugins, type) ? llmdPlugins[type] : undefined;
     return { name: String(name) || type, type, parameters, path, rule };
   }
 
   /** `NAME`, `NAME=true` or `NAME=false` each. */
-  gates(tree: Section): ReadonlyMap<string, boolean> {
+  gates(tree: JsonObject): ReadonlyMap<string, boolean> {
     const gates = new Map<string, boolean>();
     for (const [entry, path] of this.list(tree, "featureGates")) {
       const [, name, value] = typeof entry === "string" ? (/^([^=]+)(?:=(true|false))?$/.exec(entry) ?? []) : [];
@@ -199,7 +199,7 @@ class Reader {
   }
 
   #read<T>(
-    tree: Section,
+    tree: JsonObject,
     key: string,
     path: Path,
     fits: (value: unknown) => value is T,

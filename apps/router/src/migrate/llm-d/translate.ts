@@ -1,8 +1,7 @@
-import { didYouMean, formatDuration } from "@espalier/core";
+import { didYouMean, formatDuration, isJsonObject, type JsonObject } from "@espalier/core";
 import type { Path } from "@espalier/server";
 import type { Migration } from "../migration.ts";
 import { ourSetting } from "../our-settings.ts";
-import { isSection, type Section } from "../section.ts";
 import { Translation, takesOption } from "../translation.ts";
 import { remarkUnknown, translateFlowControl } from "./flow-control.ts";
 import { llmdPlugins, type ParameterRule, type ParameterRules } from "./plugins.ts";
@@ -133,7 +132,7 @@ function remarkRule({ rule, ...plugin }: LlmdPlugin, theirs: Path | string, tran
 
 function translateParameters(
   plugin: LlmdPlugin,
-  parameters: Section,
+  parameters: JsonObject,
   rules: ParameterRules,
   path: Path,
   translation: Translation,
@@ -159,7 +158,7 @@ function translateParameter(
   else if ("why" in rule) {
     if (value !== rule.unless)
       translation.remark({ ...from, outcome: "missing", why: rule.why, instead: rule.instead });
-  } else if (isSection(value)) translateParameters(plugin, value, rule.parameters, theirs, translation);
+  } else if (isJsonObject(value)) translateParameters(plugin, value, rule.parameters, theirs, translation);
   else translation.remark({ ...from, outcome: "missing", why: "it is no section", instead: "look for a mistake" });
 }
 
@@ -267,7 +266,7 @@ function translatePrefixSizes(plugin: LlmdPlugin, path: Path, translation: Trans
 function translateTokens({ plugins }: LlmdConfig, translation: Translation): void {
   const asking = plugins.filter(
     ({ type, parameters }) =>
-      tokenTypes.includes(type) && (isSection(parameters.vllm) || isSection(parameters.udsTokenizerConfig)),
+      tokenTypes.includes(type) && (isJsonObject(parameters.vllm) || isJsonObject(parameters.udsTokenizerConfig)),
   );
   const precise = plugins.find(({ type }) => preciseTypes.includes(type));
   const entries = asking.map(({ parameters: { modelName } }) =>
@@ -297,10 +296,11 @@ function translateSessionKey(config: LlmdConfig, translation: Translation): void
     return typeof name === "string" ? [name] : [];
   };
   const { sessionIdConfig } = user?.parameters ?? {};
-  const sources = isSection(sessionIdConfig) && Array.isArray(sessionIdConfig.sources) ? sessionIdConfig.sources : [];
+  const sources =
+    isJsonObject(sessionIdConfig) && Array.isArray(sessionIdConfig.sources) ? sessionIdConfig.sources : [];
   const theirs = [...(user?.path ?? []), "parameters", "sessionIdConfig", "sources"];
   const headers = sources.flatMap((source: unknown, at): readonly string[] => {
-    if (!isSection(source)) return [];
+    if (!isJsonObject(source)) return [];
     if (typeof source.header === "string" && source.header !== "") return [source.header];
     if (source.attribute === "agent-identity") return headersOfAgents(config);
     const producer = producers.find(({ name }) => name === (source.producer ?? name));

@@ -1,8 +1,8 @@
-export type Json = Readonly<Record<string, unknown>>;
+import { isJsonObject, type JsonObject } from "@espalier/core";
 
 /** The value if it is an object, else an empty object, so that nested fields can be read safely. */
-export function objectOf(value: unknown): Json {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Json) : {};
+export function objectOf(value: unknown): JsonObject {
+  return isJsonObject(value) ? value : {};
 }
 
 export function listOf(value: unknown): readonly unknown[] {

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
-import type { EngineTraits } from "@espalier/core";
+import type { EngineTraits, JsonObject } from "@espalier/core";
 import { type EngineAddress, engineAt, maxEnginesPerSource } from "../discovered-engine.ts";
-import { type Json, type KubernetesObject, listOf, objectOf, portOf, textOf } from "./api-objects.ts";
+import { type KubernetesObject, listOf, objectOf, portOf, textOf } from "./api-objects.ts";
 import { readHints, withLocation } from "./engine-hints.ts";
 import type { FoundEngines } from "./engine-publisher.ts";
 
@@ -25,13 +25,13 @@ export function readEndpointSlice(
 }
 
 /** A missing condition counts as ready. */
-const isReady = ({ ready, terminating }: Json): boolean => ready !== false && terminating !== true;
+const isReady = ({ ready, terminating }: JsonObject): boolean => ready !== false && terminating !== true;
 
 interface SliceEndpoint {
   readonly at: EngineAddress;
   readonly family: 4 | 6;
   /** As the API gives it. */
-  readonly endpoint: Json;
+  readonly endpoint: JsonObject;
 }
 
 /**
@@ -43,7 +43,7 @@ interface SliceEndpoint {
 export function endpointsOf(
   body: unknown,
   port: number | string | undefined,
-  accepts: (conditions: Json) => boolean,
+  accepts: (conditions: JsonObject) => boolean,
 ): readonly SliceEndpoint[] {
   const { ports, endpoints } = objectOf(body);
   const found = typeof port === "number" ? port : portOfSlice(ports, port);

@@ -1,4 +1,4 @@
-import type { EngineTraits, Logger } from "@espalier/core";
+import type { EngineTraits, JsonObject, Logger } from "@espalier/core";
 import { type AddressFamily, formatHost, maxEnginesPerSource } from "../discovered-engine.ts";
 import {
   createFailureReport,
@@ -8,7 +8,7 @@ import {
   type Source,
   type SourceObserver,
 } from "../engine-source.ts";
-import type { Json, KubernetesObject } from "./api-objects.ts";
+import type { KubernetesObject } from "./api-objects.ts";
 import { endpointsOf, readEndpointSlice } from "./endpoint-slice.ts";
 import { createEnginePublisher, familyOf } from "./engine-publisher.ts";
 import { createListWatch, type KubernetesPorts, type ListWatch } from "./list-watch.ts";
@@ -155,7 +155,7 @@ export function createPeerPodSource(ports: KubernetesPorts, options: PeerPodSour
   });
 }
 
-const isStaying = ({ terminating }: Json): boolean => terminating !== true;
+const isStaying = ({ terminating }: JsonObject): boolean => terminating !== true;
 
 function createPeerPublisher(observer: SourceObserver<string>, report: FailureReport) {
   let shown = "";

@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
-import type { EngineTraits } from "@espalier/core";
+import type { EngineTraits, JsonObject } from "@espalier/core";
 import { type EngineAddress, engineAt } from "../discovered-engine.ts";
-import { type Json, type KubernetesObject, listOf, objectOf, portOf, textOf, textsOf } from "./api-objects.ts";
+import { type KubernetesObject, listOf, objectOf, portOf, textOf, textsOf } from "./api-objects.ts";
 import { readHints, withLocation } from "./engine-hints.ts";
 import type { FoundEngines } from "./engine-publisher.ts";
 
@@ -62,7 +62,7 @@ export function addressesOfPod(body: unknown, ports: readonly (number | string)[
 }
 
 /** Sidecars, which are among the init containers, may have ports too. */
-function containerPort({ containers, initContainers }: Json, name: string): number | undefined {
+function containerPort({ containers, initContainers }: JsonObject, name: string): number | undefined {
   const ports = [...listOf(containers), ...listOf(initContainers)].flatMap((one) => listOf(objectOf(one).ports));
   return portOf(ports.map(objectOf).find((port) => port.name === name)?.containerPort);
 }

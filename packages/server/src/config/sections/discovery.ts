@@ -1,5 +1,4 @@
-import { isIP } from "node:net";
-import { isLoopback, kvPullProtocols, kvTransferProtocols, plainHost } from "@espalier/core";
+import { hostInUrl, isLoopback, kvPullProtocols, kvTransferProtocols, plainHost } from "@espalier/core";
 import { Type } from "typebox";
 import type { Environment } from "../interpolate.ts";
 import type { Problem } from "../problems.ts";
@@ -252,9 +251,9 @@ export function withApiServer(
 ): DiscoveryConfig {
   const { apiServer, tokenFile, caFile } = settings.kubernetes;
   if (apiServer !== undefined) return { ...settings, kubernetes: { apiServer, tokenFile, caFile } };
-  const named = isIP(host) === 6 ? `[${host}]` : host;
   const kubernetes = {
-    apiServer: host === "" ? "https://kubernetes.default.svc" : `https://${named}:${port === "" ? "443" : port}`,
+    apiServer:
+      host === "" ? "https://kubernetes.default.svc" : `https://${hostInUrl(host)}:${port === "" ? "443" : port}`,
     tokenFile: tokenFile ?? `${accountFolder}/token`,
     caFile: caFile ?? `${accountFolder}/ca.crt`,
   };

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
-import { asEngineId, type EngineSpec, kvPullProtocols, kvTransferProtocols } from "@espalier/core";
+import { asEngineId, type EngineSpec, isJsonObject, kvPullProtocols, kvTransferProtocols } from "@espalier/core";
 import { Type } from "typebox";
 import { type Path, type Problem, problemsError } from "../problems.ts";
-import { isSection, readTree } from "../read-tree.ts";
+import { readTree } from "../read-tree.ts";
 import type { ConfigTree } from "../schema.ts";
 import { choice, duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
 import { compiled, settingsOf } from "../settings-of.ts";
@@ -388,7 +388,7 @@ function normalizeUrl(written: string): string | undefined {
  */
 export function parseEnginesFile(text: string, path: string): readonly EngineSpec[] {
   const { value, locate } = parseYaml(text, path);
-  const isWrapped = isSection(value) && Object.keys(value).every((key) => key === "engines");
+  const isWrapped = isJsonObject(value) && Object.keys(value).every((key) => key === "engines");
   const base = isWrapped ? ["engines"] : [];
   const problems: Problem[] = [];
   const written = isWrapped ? value.engines : value;

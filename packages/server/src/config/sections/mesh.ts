@@ -1,7 +1,7 @@
-import { isLoopback } from "@espalier/core";
+import { isJsonObject, isLoopback } from "@espalier/core";
 import { type Static, Type } from "typebox";
 import { type Problem, problemsError } from "../problems.ts";
-import { isSection, readTree } from "../read-tree.ts";
+import { readTree } from "../read-tree.ts";
 import type { ConfigTree } from "../schema.ts";
 import { choice, duration, filePath, integer, list, section, text } from "../schema-builders.ts";
 import { Secret } from "../secret.ts";
@@ -247,7 +247,7 @@ function hasSeeds(mesh: MeshTree): boolean {
  */
 export function parseSeedsFile(text: string, path: string): readonly string[] {
   const { value, locate } = parseYaml(text, path);
-  const isWrapped = isSection(value) && Object.keys(value).every((key) => key === "seeds");
+  const isWrapped = isJsonObject(value) && Object.keys(value).every((key) => key === "seeds");
   const base = isWrapped ? ["seeds"] : [];
   const problems: Problem[] = [];
   const written = isWrapped ? value.seeds : value;

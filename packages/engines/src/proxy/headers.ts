@@ -91,6 +91,9 @@ export function withUpstreamHeaders(
   return merged.concat(added);
 }
 
+/** Names and values for which the headers of an answer have space: those that its receiver adds. */
+const spareTexts = 16;
+
 /** Headers of an engine's answer that are forwarded to the client. */
 interface AnswerHeaders {
   /** Flat name and value pairs. */
@@ -102,7 +105,8 @@ interface AnswerHeaders {
 
 /** @param raw name and value bytes, alternating, in order of arrival */
 export function answerHeaders(raw: readonly Buffer[]): AnswerHeaders {
-  const pairs: string[] = [];
+  const pairs = new Array<string>(raw.length + spareTexts);
+  let count = 0;
   let contentType = "";
   let encoded = false;
   let connection: string | undefined;
@@ -114,8 +118,10 @@ export function answerHeaders(raw: readonly Buffer[]): AnswerHeaders {
     if (droppedFromResponse.has(lower) || isReserved(lower)) continue;
     if (lower === "content-type") contentType = value;
     else if (lower === "content-encoding") encoded = value !== "identity";
-    pairs.push(name, value);
+    pairs[count++] = name;
+    pairs[count++] = value;
   }
+  pairs.length = count;
   if (connection !== undefined) dropListed(pairs, connection);
   return { pairs, contentType, encoded };
 }

@@ -37,7 +37,7 @@ export function withLayouts(protocol: string): string {
     const mark = `<!-- layouts of ${part} -->`;
     const [before, after] = text.split(`${mark}\n\n`);
     if (before === undefined || after === undefined) throw new Error(`the protocol has no line ${mark}`);
-    const rows = Object.entries(layouts).map(([name, layout]) => `| \`${name}\` | \`${layout}\` |\n`);
+    const rows = Object.entries(layouts).map(([name, layout]) => `| \`${name}\` | ${layout && `\`${layout}\``} |\n`);
     return `${before}${mark}\n\n| | layout |\n|---|---|\n${rows.join("")}\n${after.replace(/^(\|.*\n)*\n*/, "")}`;
   }, protocol);
 }

@@ -3,9 +3,13 @@ import {
   added,
   after,
   amount,
+  before,
   bytes,
   capped,
+  copied,
   createSeededRandom,
+  ended,
+  flag,
   flagged,
   flags,
   hash,
@@ -14,8 +18,11 @@ import {
   name,
   oneOf,
   optional,
+  packed,
+  raw,
   repeated,
   rest,
+  roundedUp,
   scaledVarint,
   signedVarint,
   struct,
@@ -24,6 +31,7 @@ import {
   type ValueOf,
   varint,
   versioned,
+  whole,
 } from "../src/index.ts";
 
 const item = struct({ word: u32, count: varint(1_000), offset: signedVarint(500), share: amount(2) });
@@ -141,19 +149,23 @@ const frames = messages({
       from: varint(9, 2),
       to: after("from"),
       how: oneOf<"slow" | "fast">("slow", "fast"),
-      parts: list(struct({ flags: flags({ left: 1, named: 4 }), who: flagged(4, name(3)), at: optional(hash) }), 2, 24),
+      parts: list(
+        struct({ flags: flags({ left: 1, named: 4 }), left: flag(1), who: flagged(4, name(3)), at: optional(hash) }),
+        2,
+        24,
+      ),
     }),
   ],
   raw: [7, struct({ bytes: rest(4) })],
 });
 type Frame = Parameters<typeof frames.encode>[0];
-const part = { flags: 5, who: "abc", at: [2 ** 32 - 1, 7] } as const;
+const part = { left: true, who: "abc", at: [2 ** 32 - 1, 7] } as const;
 const move = {
   kind: "move",
   from: 2,
   to: 300,
   how: "fast",
-  parts: [part, { flags: 1, who: undefined, at: undefined }],
+  parts: [part, { left: true, who: undefined, at: undefined }],
 };
 
 test("a message of any kind is read as it was written, and refused when something is missing or follows it", () => {
@@ -195,4 +207,71 @@ test("layouts of messages tell values, flags and what depends on them", () => {
       "from:v(2-9) to:v after from how:u8(0 slow, 1 fast) parts:[flags:u8(1 left, 4 named) who:t(1-3)?4 at:u8(0, 1) hash?](2; 24 B)",
     "7 raw": "bytes:rest(4)",
   });
+});
+
+const relay = whole(
+  ended(
+    struct({
+      flags: flags({ relayed: 1, rare: 4 }, "ignored"),
+      counter: varint(),
+      ageMs: flagged(1, roundedUp),
+      digest: copied(raw(2)),
+      reports: list(
+        struct({
+          number: packed(["isBusy", "key"], 2 ** 40),
+          isBusy: flag(1),
+          key: flagged(2, text(3)),
+          counter: before("counter", 1),
+          rare: flagged(4, varint(9), 0),
+        }),
+        4,
+      ),
+    }),
+  ),
+);
+const report = { number: 2 ** 40, isBusy: true, key: "abc", counter: 7, rare: 0 };
+const heard = { counter: 7, ageMs: undefined, digest: Uint8Array.of(1, 2), reports: [report] };
+
+test("flags follow from values, those of a number from the fields that it names, and items set those of their frame", () => {
+  const quiet = { ...report, isBusy: false, key: undefined };
+  for (const [first, value] of [
+    [0, heard],
+    [1, { ...heard, ageMs: 3, reports: [report, { ...quiet, counter: 0 }] }],
+    [4, { ...heard, reports: [quiet, { ...report, key: undefined, rare: 9 }] }],
+    [5, { ...heard, ageMs: 0, reports: [{ ...report, isBusy: false, counter: 6, rare: 1 }] }],
+  ] as const) {
+    const encoded = relay.encode(value);
+    expect(encoded[0]).toBe(first);
+    expect(relay.decode(encoded)).toEqual(value);
+    for (let length = 0; length < encoded.length; length++)
+      expect(() => relay.decode(encoded.subarray(0, length)), `${length} bytes`).toThrow(RangeError);
+    expect(() => relay.decode(Uint8Array.of(...encoded, 0))).toThrow("1 bytes too many");
+  }
+  expect(relay.layout).toBe(
+    "flags:u8(1 relayed, 4 rare, others ignored) counter:v ageMs:v?1 digest:2B " +
+      "reports:[number:4v(1,099,511,627,776)+flags(1 isBusy, 2 key) key:t(3)?2 counter:v before counter?1 rare:v(9)?4](4)",
+  );
+});
+
+test("a number beyond its bound above its flags, and more than the field before which it is, are refused", () => {
+  const decodes = (changes: Partial<typeof report>) => () =>
+    relay.decode(relay.encode({ ...heard, ageMs: 0, reports: [{ ...report, ...changes }] }));
+  expect(decodes({ number: 2 ** 40 + 1 })).toThrow("1099511627777 where 1099511627776 is the most");
+  expect(decodes({ counter: -1 })).toThrow("8 where 7 is the most");
+  expect(decodes({ rare: 10 })).toThrow("10 where 9 is the most");
+});
+
+test("unknown flags are refused, or ignored where that is declared", () => {
+  const strict = whole(struct({ flags: flags({ set: 2 }), set: flag(2) }));
+  expect(strict.decode(Uint8Array.of(2))).toEqual({ set: true });
+  expect(() => strict.decode(Uint8Array.of(3))).toThrow("flags 3 are not known");
+  expect(relay.decode(Uint8Array.of(2 + 128, 7, 1, 2, 0))).toEqual({ ...heard, reports: [] });
+});
+
+test("a number that is rounded up is never less when it is read; copied bytes do not change with the frame", () => {
+  const encoded = relay.encode({ ...heard, ageMs: 1.01 });
+  const read = relay.decode(encoded);
+  expect(read.ageMs).toBe(2);
+  encoded.fill(0);
+  expect([...read.digest]).toEqual([1, 2]);
 });

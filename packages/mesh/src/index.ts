@@ -17,7 +17,9 @@ export { type ProbeResult, probePeer } from "./link/probe.ts";
 export { membershipFrameLayouts } from "./membership/membership-frames.ts";
 export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
 export { frameOrigin, type Origin, originKey } from "./origin.ts";
+export { storedPieceLayout } from "./redis/journal-store.ts";
 export { createRedisBackend } from "./redis/redis-backend.ts";
+export { redisLayouts } from "./redis/redis-transport.ts";
 export type { FoldStatement, Member, ReplicaPorts, SnapshotRequest, SnapshotSink } from "./replica-ports.ts";
 export {
   type ApplyOutcome,
@@ -33,7 +35,6 @@ export {
   type LoadExchange,
   type PlaneExchange,
   type RelayFrame,
-  readCounter,
   readFrame,
   splitIntoFrames,
 } from "./rows/plane-exchange.ts";
@@ -41,4 +42,5 @@ export type { FoundSeeds } from "./seeds/seeds.ts";
 export { callAll, subscribe } from "./subscribe.ts";
 export type { MutualTls } from "./transport/ws-transport.ts";
 export { createWsTransport } from "./transport/ws-transport.ts";
+export { linkFrameLayouts } from "./wire/link-frames.ts";
 export { createYWebsocketEndpoint } from "./y-websocket/y-websocket-endpoint.ts";

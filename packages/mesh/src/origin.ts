@@ -10,12 +10,6 @@ export interface Origin {
 /** The year 10889 in milliseconds since the Unix epoch: no router's epoch is as high, and a frame with a later one is refused. */
 export const maxEpoch = 2 ** 48;
 
-/** @throws RangeError for an epoch that no router has */
-export function checkEpoch(epoch: number): number {
-  if (epoch > maxEpoch) throw new RangeError(`an epoch of ${epoch} where ${maxEpoch} is the most`);
-  return epoch;
-}
-
 /** An origin in a frame. @param maxRouterBytes of its router's id */
 export function originOf(maxRouterBytes: number): Codec<Origin> {
   return struct({ router: name<RouterId>(maxRouterBytes), epoch: varint(maxEpoch) });

@@ -1,6 +1,13 @@
-import { bulkFrameLayouts, documentFrameLayouts, membershipFrameLayouts } from "@espalier/mesh";
+import {
+  bulkFrameLayouts,
+  documentFrameLayouts,
+  linkFrameLayouts,
+  membershipFrameLayouts,
+  redisLayouts,
+  storedPieceLayout,
+} from "@espalier/mesh";
 import { demandNoteLayout, rentNoteLayout, roleNoteLayout, timesNoteLayout } from "@espalier/routing";
-import { gaugeLayout, noteFrameLayout } from "@espalier/shared-tree";
+import { loadFrameLayout, noteFrameLayout, usageFrameLayout } from "@espalier/shared-tree";
 import { adminNoteLayout } from "./admin/admin-peers.ts";
 import { questionNoteLayout } from "./admin/past-decisions.ts";
 import { releaseNoteLayout } from "./mesh/fleet-watch.ts";
@@ -24,6 +31,9 @@ export const protocolLayouts: Readonly<Record<string, Readonly<Record<string, st
   membership: membershipFrameLayouts,
   documents: documentFrameLayouts,
   bulk: bulkFrameLayouts,
-  rows: { "gauges of a load report": gaugeLayout, "1 notes": noteFrameLayout },
+  load: { "load frame": loadFrameLayout },
+  "frames of notes": { "1 notes": noteFrameLayout, "2 usage": usageFrameLayout },
   notes: noteLayouts,
+  links: linkFrameLayouts,
+  redis: { ...redisLayouts, "stored piece": storedPieceLayout },
 };

@@ -21,9 +21,8 @@ export {
 export type { FeedReader } from "./feeds/feed-reader.ts";
 export { createFeedReaderMeters } from "./feeds/feed-writer.ts";
 export { Ownership } from "./feeds/ownership.ts";
-
+export { loadFrameLayout } from "./load/load-frame.ts";
 export {
-  gaugeLayout,
   idleGauge,
   isIdle,
   type LoadGauge,
@@ -39,4 +38,5 @@ export type { Registry } from "./registry/registry.ts";
 export { createReplica, type Replica } from "./replica/replica.ts";
 
 export { createSharedTier, createTargetIndices, type PlacementWriter, type SharedTier } from "./shared-tier.ts";
+export { usageFrameLayout } from "./usage/usage-frame.ts";
 export { UsagePlane } from "./usage/usage-plane.ts";

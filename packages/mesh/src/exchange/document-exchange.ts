@@ -1,4 +1,4 @@
-import { ByteWriter, type Cancel, EspalierError, RecencyMap } from "@espalier/core";
+import { type Cancel, EspalierError, RecencyMap } from "@espalier/core";
 import type { Link } from "../link/link.ts";
 import { originKey } from "../origin.ts";
 import { type ApplyOutcome, DocumentFullError, type DocumentUpdate } from "../replicated-documents.ts";
@@ -11,7 +11,13 @@ import {
   versionOf,
 } from "./document-broadcaster.ts";
 import { DocumentFetcher } from "./document-fetcher.ts";
-import type { OpenMessage, UpdateMessage, VectorMessage, WantMessage } from "./document-frames.ts";
+import {
+  documentPiece,
+  type OpenMessage,
+  type UpdateMessage,
+  type VectorMessage,
+  type WantMessage,
+} from "./document-frames.ts";
 import type { ExchangeLimits, ExchangeParts } from "./exchange-parts.ts";
 import { PeerFault } from "./peer-fault.ts";
 
@@ -267,14 +273,7 @@ export class DocumentExchange {
 }
 
 function* piecesOf(updates: Iterable<DocumentUpdate>): Generator<Uint8Array, void, undefined> {
-  const writer = new ByteWriter();
-  for (const { from, to, bytes } of updates) {
-    writer.reset();
-    writer.varint(from);
-    writer.varint(to - from);
-    writer.raw(bytes);
-    yield writer.copy();
-  }
+  for (const update of updates) yield documentPiece.encode(update, update.bytes.length + 16);
 }
 
 function nameOf(peer: PeerDocuments, number: number): PeerDocument {

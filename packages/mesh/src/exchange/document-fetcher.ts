@@ -1,8 +1,8 @@
-import { ByteReader, backoffDelayMs } from "@espalier/core";
+import { backoffDelayMs } from "@espalier/core";
 import type { ApplyOutcome, DocumentUpdate } from "../replicated-documents.ts";
 import type { BulkOutcome, BulkReceiver } from "./bulk-transfer.ts";
 import type { PeerDocuments } from "./document-broadcaster.ts";
-import { encodeDocumentMessage } from "./document-frames.ts";
+import { documentPiece, encodeDocumentMessage } from "./document-frames.ts";
 import type { ExchangeParts, ResyncReason } from "./exchange-parts.ts";
 import { readFromPeer } from "./peer-fault.ts";
 
@@ -106,12 +106,8 @@ export class DocumentFetcher {
   }
 
   #piece(fetch: Fetch, peer: PeerDocuments, bytes: Uint8Array): void {
-    const update = readFromPeer(() => {
-      const reader = new ByteReader(bytes);
-      const from = reader.varint();
-      return { name: fetch.name, from, to: from + reader.varint(), bytes: reader.raw(reader.remaining) };
-    });
-    const outcome = this.#deps.take(peer, update);
+    const piece = readFromPeer(() => documentPiece.decode(bytes));
+    const outcome = this.#deps.take(peer, { name: fetch.name, ...piece });
     if (outcome === "applied") fetch.hasProgressed = true;
     if (outcome === "dropped") {
       this.#abandon(fetch);

@@ -1,6 +1,6 @@
 import {
   after,
-  converted,
+  flag,
   flags,
   hash,
   list,
@@ -12,6 +12,7 @@ import {
   struct,
   text,
   varint,
+  whole,
 } from "@espalier/core";
 import type { FoldStatement } from "../replica-ports.ts";
 
@@ -108,23 +109,12 @@ const frames = messages({
   ],
   vector: [
     3,
-    converted(
-      struct({
-        flags: flags(vectorFlags),
-        entries: list(struct({ number: varint(), version: varint() }), maxEntries),
-      }),
-      {
-        to: ({ flags, entries }) => ({
-          isFirst: (flags & vectorFlags.first) !== 0,
-          canServe: (flags & vectorFlags.canServe) !== 0,
-          entries,
-        }),
-        from: ({ isFirst, canServe, entries }) => ({
-          flags: (isFirst ? vectorFlags.first : 0) | (canServe ? vectorFlags.canServe : 0),
-          entries,
-        }),
-      },
-    ),
+    struct({
+      flags: flags(vectorFlags),
+      isFirst: flag(vectorFlags.first),
+      canServe: flag(vectorFlags.canServe),
+      entries: list(struct({ number: varint(), version: varint() }), maxEntries),
+    }),
   ],
   want: [4, struct({ request: varint(), name: key, stateVector: rest(maxStateVectorBytes) })],
   cancel: [5, struct({ request: varint() })],
@@ -147,7 +137,10 @@ const frames = messages({
   ],
 });
 
-export const documentFrameLayouts = frames.layouts;
+/** A piece of a document, of which answers to wants are made. */
+export const documentPiece = whole(struct({ from: varint(), to: after("from"), bytes: rest() }));
+
+export const documentFrameLayouts = { ...frames.layouts, "piece, on bulk": documentPiece.layout };
 
 export function encodeDocumentMessage(message: DocumentMessage): Uint8Array {
   return frames.encode(message, message.kind === "update" ? message.bytes.length + 40 : undefined);

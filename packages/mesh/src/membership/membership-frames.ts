@@ -3,6 +3,7 @@ import {
   type Codec,
   converted,
   EspalierError,
+  flag,
   flagged,
   flags,
   list,
@@ -48,7 +49,7 @@ export type MembershipMessage =
   /** Asks whether the sender's peer hears that router. The answer is `heard`, or nothing if it does not. */
   | { readonly kind: "probe" | "heard"; readonly origin: Origin };
 
-const flag = { left: 1, draining: 2, region: 4 } as const;
+const flagOf = { left: 1, draining: 2, region: 4 } as const;
 const encoder = new TextEncoder();
 
 const router = name<RouterId>(frameBounds.idBytes);
@@ -60,24 +61,15 @@ const record: Codec<MemberRecord> = converted(
   struct({
     origin,
     incarnation: varint(frameBounds.incarnation, 1),
-    flags: flags(flag),
+    flags: flags(flagOf),
+    hasLeft: flag(flagOf.left),
+    isDraining: flag(flagOf.draining),
     address: text(frameBounds.addressBytes),
     links: list(router, frameBounds.links),
     unreachable: list(text(frameBounds.targetBytes), frameBounds.unreachable, frameBounds.unreachableBytes),
-    region: flagged(flag.region, name(frameBounds.regionBytes)),
+    region: flagged(flagOf.region, name(frameBounds.regionBytes)),
   }),
-  {
-    to: ({ flags, ...record }) => ({
-      ...record,
-      hasLeft: (flags & flag.left) !== 0,
-      isDraining: (flags & flag.draining) !== 0,
-    }),
-    from: ({ hasLeft, isDraining, ...record }) => ({
-      ...record,
-      flags: (hasLeft ? flag.left : 0) | (isDraining ? flag.draining : 0) | (record.region ? flag.region : 0),
-      region: record.region,
-    }),
-  },
+  { to: (record) => record, from: (record) => ({ ...record, region: record.region || undefined }) },
 );
 const claim: Codec<MemberClaim> = struct({ origin, incarnation, state: oneOf("suspect", "down") });
 

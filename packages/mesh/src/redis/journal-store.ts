@@ -1,4 +1,4 @@
-import { asRouterId, ByteReader, ByteWriter, EspalierError } from "@espalier/core";
+import { asRouterId, EspalierError, name, rest, struct, varint, versioned } from "@espalier/core";
 import type { ProcessPorts } from "../link/link.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { DocumentUpdate, ReplicatedDocuments } from "../replicated-documents.ts";
@@ -212,26 +212,22 @@ function parseStored(key: string, value: string): StoredJournal | undefined {
 
 const pieceVersion = 1;
 const maxNameBytes = 512;
+const storedPiece = versioned(
+  pieceVersion,
+  struct({ name: name(maxNameBytes), from: varint(), to: varint(), bytes: rest() }),
+);
+
+export const storedPieceLayout = storedPiece.layout;
 
 /** A part of a document as stored in Redis. */
-export function encodeStoredPiece({ name, from, to, bytes }: DocumentUpdate): Uint8Array<ArrayBuffer> {
-  const writer = new ByteWriter(bytes.length + name.length + 32);
-  writer.u8(pieceVersion);
-  writer.text(name);
-  writer.varint(from);
-  writer.varint(to);
-  writer.raw(bytes);
-  return writer.copy();
+export function encodeStoredPiece(update: DocumentUpdate): Uint8Array<ArrayBuffer> {
+  return storedPiece.encode(update, update.bytes.length + update.name.length + 32);
 }
 
 /** @throws RangeError for bytes that are no part of a document, and for more than `maxBytes` */
 export function decodeStoredPiece(piece: Uint8Array, maxBytes: number): DocumentUpdate {
   if (piece.length > maxBytes) throw new RangeError(`${piece.length} bytes where ${maxBytes} are the most`);
-  const reader = new ByteReader(piece);
-  if (reader.u8() !== pieceVersion) throw new RangeError("a piece of another version");
-  const name = reader.text(maxNameBytes);
-  const from = reader.varint();
-  const to = reader.varint();
-  if (name === "" || to < from) throw new RangeError("a piece of no document");
-  return { name, from, to, bytes: reader.raw(reader.remaining) };
+  const update = storedPiece.decode(piece);
+  if (update.to < update.from) throw new RangeError(`a piece from ${update.from} to ${update.to}`);
+  return update;
 }

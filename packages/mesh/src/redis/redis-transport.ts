@@ -1,14 +1,19 @@
 import {
-  ByteReader,
-  ByteWriter,
   type Cancel,
   type Connection,
   type ConnectionEnd,
   type ConnectionObserver,
   drainMarkBytes,
   maxUntrustedBytes,
+  oneOf,
+  rest,
   type Scheduler,
+  struct,
   type Transport,
+  text,
+  varint,
+  versioned,
+  whole,
 } from "@espalier/core";
 import type { CountIncident, RedisKeys, RedisLimits } from "./redis-keys.ts";
 import type { RedisSession } from "./redis-session.ts";
@@ -34,22 +39,34 @@ export interface RedisMessage {
   readonly body: Uint8Array;
 }
 
-const messageVersion = 1;
 const maxAddressBytes = 256;
 /** The most of a message that is not its body. */
 const headerBytes = 320;
 const noBytes = new Uint8Array();
 
+const messages = versioned(
+  1,
+  struct({
+    kind: oneOf<Kind>(...kinds),
+    from: text(maxAddressBytes),
+    connection: varint(),
+    isDialer: oneOf(false, true),
+    counter: varint(),
+    body: rest(),
+  }),
+);
+/** Bodies; the other messages have none, but for a frame, which is its own. */
+const credits = whole(struct({ bytes: varint() }));
+const closes = whole(struct({ code: varint(), reason: text(maxAddressBytes) }));
+
+export const redisLayouts = {
+  message: messages.layout,
+  "body of a credit": credits.layout,
+  "body of a close": closes.layout,
+};
+
 export function encodeRedisMessage(message: RedisMessage): Uint8Array<ArrayBuffer> {
-  const writer = new ByteWriter(message.from.length + 32 + message.body.length);
-  writer.u8(messageVersion);
-  writer.u8(kinds.indexOf(message.kind));
-  writer.text(message.from);
-  writer.varint(message.connection);
-  writer.u8(message.isDialer ? 1 : 0);
-  writer.varint(message.counter);
-  writer.raw(message.body);
-  return writer.copy();
+  return messages.encode(message, message.from.length + 32 + message.body.length);
 }
 
 /** @throws RangeError for bytes that are no message of this version, and for one longer than a frame may make it */
@@ -57,32 +74,7 @@ export function decodeRedisMessage(bytes: Uint8Array, maxFrameBytes: number): Re
   // One byte more than the largest frame still ends its connection in good order.
   const maxBytes = maxFrameBytes + headerBytes;
   if (bytes.length > maxBytes) throw new RangeError(`${bytes.length} bytes where ${maxBytes} are the most`);
-  const reader = new ByteReader(bytes);
-  if (reader.u8() !== messageVersion) throw new RangeError("a message of another version");
-  const kind = kinds[reader.u8()];
-  if (kind === undefined) throw new RangeError("a message of an unknown kind");
-  const from = reader.text(maxAddressBytes);
-  const connection = reader.varint();
-  const isDialer = reader.u8() === 1;
-  return { kind, from, connection, isDialer, counter: reader.varint(), body: reader.raw(reader.remaining) };
-}
-
-function encodeClose(code: number, reason: string): Uint8Array {
-  const writer = new ByteWriter(reason.length + 8);
-  writer.varint(code);
-  writer.text(reason);
-  return writer.copy();
-}
-
-function decodeClose(body: Uint8Array): ConnectionEnd {
-  const reader = new ByteReader(body);
-  return { kind: "closed", code: reader.varint(), reason: reader.text(maxAddressBytes) };
-}
-
-function encodeCount(count: number): Uint8Array {
-  const writer = new ByteWriter(8);
-  writer.varint(count);
-  return writer.copy();
+  return messages.decode(bytes);
 }
 
 const resetEnd = (reason: string): ConnectionEnd => ({ kind: "reset", code: 1006, reason });
@@ -314,7 +306,7 @@ class RedisConnection implements Connection {
     if (this.#hasEnded) return;
     // What waits for credit goes first: the other end takes it, or has gone.
     for (const frame of this.#waiting) void this.#publish("frame", frame);
-    void this.#publish("close", encodeClose(code, reason));
+    void this.#publish("close", closes.encode({ code, reason }));
     this.end({ kind: "closed", code, reason });
   }
 
@@ -355,8 +347,8 @@ class RedisConnection implements Connection {
         return;
       case "credit":
         this.#decoded(
-          () => new ByteReader(body).varint(),
-          (bytes) => {
+          () => credits.decode(body),
+          ({ bytes }) => {
             this.#flyingBytes -= bytes;
             this.#flush();
           },
@@ -364,8 +356,8 @@ class RedisConnection implements Connection {
         return;
       case "close":
         this.#decoded(
-          () => decodeClose(body),
-          (end) => this.end(end),
+          () => closes.decode(body),
+          (end) => this.end({ kind: "closed", ...end }),
         );
         return;
       default:
@@ -396,12 +388,12 @@ class RedisConnection implements Connection {
     this.#observer?.frame(frame);
     this.#owedBytes += frame.length;
     if (this.#hasEnded || this.#owedBytes < windowBytes / 4) return;
-    void this.#publish("credit", encodeCount(this.#owedBytes));
+    void this.#publish("credit", credits.encode({ bytes: this.#owedBytes }));
     this.#owedBytes = 0;
   }
 
   #breakOff(code: number, reason: string): void {
-    void this.#publish("close", encodeClose(code, reason));
+    void this.#publish("close", closes.encode({ code, reason }));
     this.end({ kind: "error", code, reason });
   }
 

@@ -1,4 +1,4 @@
-import { type ByteReader, type Cancel, EspalierError } from "@espalier/core";
+import { type Cancel, EspalierError } from "@espalier/core";
 import type { Origin } from "../origin.ts";
 
 /** A frame that a replica makes of what it knows about another origin. */
@@ -67,13 +67,6 @@ export function joinPlanes(byKind: ReadonlyMap<number, PlaneExchange>): PlaneExc
     relayFrames: () => all.flatMap((each) => each.relayFrames()),
     receive: (frame, isCredible, linkDelayMs) => byKind.get(frame[0] ?? 0)?.receive(frame, isCredible, linkDelayMs),
   };
-}
-
-/** Reads a counter as its distance to that of the relay's frame. @throws RangeError when the origin had not begun */
-export function readCounter(reader: ByteReader, frameCounter: number, isRelayed: boolean): number {
-  const lag = isRelayed ? reader.varint() : 0;
-  if (lag > frameCounter) throw new RangeError("a report is older than its origin");
-  return frameCounter - lag;
 }
 
 /**

@@ -1,6 +1,21 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { asRouterId, ByteReader, ByteWriter } from "@espalier/core";
-import { checkEpoch, type Origin } from "../origin.ts";
+import {
+  ByteReader,
+  ByteWriter,
+  converted,
+  copied,
+  ended,
+  list,
+  oneOf,
+  raw,
+  rest,
+  struct,
+  text,
+  u32,
+  varint,
+  versioned,
+} from "@espalier/core";
+import { maxEpoch, type Origin, originOf } from "../origin.ts";
 import { nonceBytes } from "./secure-nonce.ts";
 
 /**
@@ -22,9 +37,27 @@ export interface Credit {
   readonly bytes: number;
 }
 
+/**
+ * The first byte of every frame between two routers. The first four are of the handshake, the rest of the link that
+ * follows it; only `goodbye` may occur in both.
+ */
+export const frameTypes = {
+  hello: 1,
+  proof: 2,
+  accept: 3,
+  reject: 4,
+  goodbye: 5,
+  data: 6,
+  credit: 7,
+} as const;
+
+const channel = oneOf<Channel>(...channels);
 const channelNumbers = Object.fromEntries(channels.map((channel, index) => [channel, index])) as Readonly<
   Record<Channel, number>
 >;
+const credit = versioned(frameTypes.credit, ended(struct({ channel, bytes: varint() })));
+
+// By hand, as each frame of a link passes here.
 
 /** Prepends the header of its channel to a frame. */
 export function encodeData(channel: Channel, payload: Uint8Array): Uint8Array {
@@ -46,41 +79,10 @@ export function channelOf(frame: Uint8Array): Channel {
   return channel;
 }
 
-/** Writes a credit frame. */
-export function encodeCredit({ channel, bytes }: Credit): Uint8Array {
-  const writer = new ByteWriter(16);
-  writer.u8(frameTypes.credit);
-  writer.u8(channelNumbers[channel]);
-  writer.varint(bytes);
-  return writer.copy();
-}
+export const encodeCredit: (credit: Credit) => Uint8Array = credit.encode;
 
-/**
- * Reads a credit frame.
- *
- * @throws RangeError for bytes that are no credit frame
- */
-export function decodeCredit(frame: Uint8Array): Credit {
-  const channel = channelOf(frame);
-  const reader = new ByteReader(frame.subarray(dataHeaderBytes));
-  const bytes = reader.varint();
-  reader.end();
-  return { channel, bytes };
-}
-
-/**
- * The first byte of every frame between two routers. The first four are of the handshake, the rest of the link that
- * follows it; only `goodbye` may occur in both.
- */
-export const frameTypes = {
-  hello: 1,
-  proof: 2,
-  accept: 3,
-  reject: 4,
-  goodbye: 5,
-  data: 6,
-  credit: 7,
-} as const;
+/** @throws RangeError for bytes that are no credit frame */
+export const decodeCredit: (frame: Uint8Array) => Credit = credit.decode;
 
 /** Protocol versions that one end speaks, both included. */
 export interface VersionRange {
@@ -104,7 +106,7 @@ export interface Hello {
 }
 
 /** "ESPA" distinguishes another program's frame from a router's at once. */
-const magic = 0x41505345;
+const espa = 0x41505345;
 const digestBytes = 32;
 const maxVersion = 0xffff;
 export const maxNameBytes = 255;
@@ -112,78 +114,50 @@ const maxBlockSizeTokens = 1 << 20;
 const maxCapabilities = 32;
 const maxCapabilityBytes = 64;
 
-/** Writes a hello frame. */
-export function encodeHello(hello: Hello): Uint8Array {
-  const writer = new ByteWriter();
-  writer.u8(frameTypes.hello);
-  writer.u32(magic);
-  writer.varint(hello.versions.min);
-  writer.varint(hello.versions.max);
-  writer.raw(hello.nonce);
-  writer.text(hello.cluster);
-  writer.raw(hello.seedDigest);
-  writer.varint(hello.blockSizeTokens);
-  writer.text(hello.origin.router);
-  writer.varint(hello.origin.epoch);
-  writer.text(hello.address ?? "");
-  writer.varint(hello.capabilities.length);
-  for (const capability of hello.capabilities) writer.text(capability);
-  return writer.copy();
-}
+const versions = converted<{ magic: number; min: number; max: number }, VersionRange>(
+  struct({ magic: u32, min: varint(maxVersion), max: varint(maxVersion) }),
+  {
+    to({ magic, min, max }) {
+      if (magic !== espa) throw new RangeError("a hello of another protocol");
+      if (min > max) throw new RangeError(`versions from ${min} to ${max}`);
+      return { min, max };
+    },
+    from: ({ min, max }) => ({ magic: espa, min, max }),
+  },
+);
+const helloVersions = versioned(frameTypes.hello, versions);
+const hello = versioned(
+  frameTypes.hello,
+  struct({
+    versions,
+    nonce: copied(raw(nonceBytes)),
+    cluster: text(maxNameBytes),
+    seedDigest: copied(raw(digestBytes)),
+    blockSizeTokens: varint(maxBlockSizeTokens),
+    origin: originOf(maxNameBytes),
+    address: converted<string, string | undefined>(text(maxNameBytes), {
+      to: (address) => address || undefined,
+      from: (address) => address ?? "",
+    }),
+    capabilities: list(text(maxCapabilityBytes), maxCapabilities),
+  }),
+);
+
+export const encodeHello: (hello: Hello) => Uint8Array = hello.encode;
 
 /**
  * Reads only the versions of a hello frame: later versions may lay out the rest otherwise.
  *
  * @throws RangeError for a frame that is not the hello of a router
  */
-export function decodeVersions(frame: Uint8Array): VersionRange {
-  return readVersions(new ByteReader(frame));
-}
+export const decodeVersions: (frame: Uint8Array) => VersionRange = helloVersions.decode;
 
 /**
- * Reads a hello frame. Bytes after the fields of this version are ignored, so that a later version can add fields.
+ * Bytes after the fields of this version are ignored, so that a later version can add fields.
  *
  * @throws RangeError for bytes that are no hello
  */
-export function decodeHello(frame: Uint8Array): Hello {
-  const reader = new ByteReader(frame);
-  const versions = readVersions(reader);
-  const nonce = Uint8Array.from(reader.raw(nonceBytes));
-  const cluster = reader.text(maxNameBytes);
-  const seedDigest = Uint8Array.from(reader.raw(digestBytes));
-  const blockSizeTokens = atMost(reader.varint(), maxBlockSizeTokens, "block size");
-  const router = asRouterId(reader.text(maxNameBytes));
-  if (router === "") throw new RangeError("a router without an id");
-  const epoch = checkEpoch(reader.varint());
-  const address = reader.text(maxNameBytes);
-  const capabilities: string[] = [];
-  const count = atMost(reader.varint(), maxCapabilities, "number of capabilities");
-  while (capabilities.length < count) capabilities.push(reader.text(maxCapabilityBytes));
-  return {
-    versions,
-    nonce,
-    cluster,
-    seedDigest,
-    blockSizeTokens,
-    origin: { router, epoch },
-    address: address === "" ? undefined : address,
-    capabilities,
-  };
-}
-
-function readVersions(reader: ByteReader): VersionRange {
-  if (reader.u8() !== frameTypes.hello) throw new RangeError("a frame that is no hello");
-  if (reader.u32() !== magic) throw new RangeError("a hello of another protocol");
-  const min = atMost(reader.varint(), maxVersion, "version");
-  const max = atMost(reader.varint(), maxVersion, "version");
-  if (min > max) throw new RangeError(`versions from ${min} to ${max}`);
-  return { min, max };
-}
-
-function atMost(value: number, most: number, what: string): number {
-  if (value > most) throw new RangeError(`a ${what} of ${value} where ${most} is the most`);
-  return value;
-}
+export const decodeHello: (frame: Uint8Array) => Hello = hello.decode;
 
 /** The highest version in both ranges, undefined when there is none. */
 export function commonVersion(one: VersionRange, other: VersionRange): number | undefined {
@@ -301,44 +275,46 @@ export type LinkEnd = (typeof linkEnds)[number];
 const maxDetailBytes = 512;
 const maxDetailCharacters = 128;
 
+const reject = versioned(
+  frameTypes.reject,
+  ended(
+    struct({
+      reason: oneOf<RejectReason>(...rejectReasons),
+      knownEpoch: varint(maxEpoch),
+      detail: converted(text(maxDetailBytes), {
+        // Some characters could disturb a terminal.
+        to: (detail) => detail.replace(/\p{C}/gu, "?"),
+        from: (detail) => detail.slice(0, maxDetailCharacters),
+      }),
+    }),
+  ),
+);
+const goodbye = versioned(frameTypes.goodbye, ended(struct({ end: oneOf<LinkEnd>(...linkEnds) })));
+
 /** Writes a reject frame; a long detail is cut. */
-export function encodeReject({ reason, detail, knownEpoch }: Rejection): Uint8Array {
-  const writer = new ByteWriter();
-  writer.u8(frameTypes.reject);
-  writer.u8(rejectReasons.indexOf(reason));
-  writer.varint(knownEpoch);
-  writer.text(detail.slice(0, maxDetailCharacters));
-  return writer.copy();
-}
+export const encodeReject: (rejection: Rejection) => Uint8Array = reject.encode;
 
 /**
  * Reads a reject frame. Characters that could disturb a terminal are replaced in its detail.
  *
  * @throws RangeError for bytes that are no reject frame
  */
-export function decodeReject(frame: Uint8Array): Rejection {
-  const reader = new ByteReader(frame);
-  reader.u8();
-  const reason = rejectReasons[reader.u8()];
-  if (!reason) throw new RangeError("a rejection without a known reason");
-  const knownEpoch = checkEpoch(reader.varint());
-  const detail = reader.text(maxDetailBytes).replace(/\p{C}/gu, "?");
-  reader.end();
-  return { reason, detail, knownEpoch };
+export const decodeReject: (frame: Uint8Array) => Rejection = reject.decode;
+
+export function encodeGoodbye(end: LinkEnd): Uint8Array {
+  return goodbye.encode({ end });
 }
 
-/** Writes a goodbye frame. */
-export function encodeGoodbye(why: LinkEnd): Uint8Array {
-  return Uint8Array.of(frameTypes.goodbye, linkEnds.indexOf(why));
-}
-
-/**
- * Reads a goodbye frame.
- *
- * @throws RangeError for bytes that are no goodbye frame
- */
+/** @throws RangeError for bytes that are no goodbye frame */
 export function decodeGoodbye(frame: Uint8Array): LinkEnd {
-  const why = frame.length === 2 ? linkEnds[frame[1]!] : undefined;
-  if (!why) throw new RangeError("a goodbye without a known reason");
-  return why;
+  return goodbye.decode(frame).end;
 }
+
+export const linkFrameLayouts = {
+  "1 hello": hello.layout,
+  "3 accept": "",
+  "4 reject": reject.layout,
+  "5 goodbye": goodbye.layout,
+  "6 data": `channel:${channel.layout} payload:${rest().layout}`,
+  "7 credit": credit.layout,
+};

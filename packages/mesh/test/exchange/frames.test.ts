@@ -4,6 +4,7 @@ import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../../sr
 import {
   type DocumentMessage,
   decodeDocumentMessage,
+  documentPiece,
   encodeDocumentMessage,
 } from "../../src/exchange/document-frames.ts";
 import { ExchangeNet, text } from "./exchange-net.ts";
@@ -43,6 +44,15 @@ describe("frames of the exchange", () => {
 
   it.each(bulkMessages)("come back as they were: %j", (message) => {
     expect(decodeBulkMessage(encodeBulkMessage(message))).toEqual(message);
+  });
+
+  it("a piece of a document comes back as it was; cut, or beyond all clocks, it is refused", () => {
+    const piece = { from: 300, to: 2 ** 53 - 1, bytes: Uint8Array.of(1, 2) };
+    const frame = documentPiece.encode(piece);
+    expect(documentPiece.decode(frame)).toEqual(piece);
+    for (let length = 0; length < frame.length - 2; length++)
+      expect(() => documentPiece.decode(frame.subarray(0, length))).toThrow(RangeError);
+    expect(() => documentPiece.decode(documentPiece.encode({ ...piece, to: 2 ** 53 }))).toThrow(RangeError);
   });
 
   it("are refused with a RangeError when anything is missing or too much", () => {

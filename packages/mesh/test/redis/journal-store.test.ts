@@ -208,6 +208,9 @@ describe("a stored piece", () => {
       expect(() => decodeStoredPiece(bytes.subarray(0, length), 100)).toThrow(RangeError);
     }
     expect(() => decodeStoredPiece(encodeStoredPiece({ ...update, name: "" }), 100)).toThrow(RangeError);
+    const named = (length: number) => encodeStoredPiece({ ...update, name: "x".repeat(length) });
+    expect(decodeStoredPiece(named(512), 1_000).name).toHaveLength(512);
+    expect(() => decodeStoredPiece(named(513), 1_000)).toThrow(RangeError);
     expect(() => decodeStoredPiece(encodeStoredPiece({ ...update, from: 201 }), 100)).toThrow(RangeError);
     expect(() => decodeStoredPiece(Uint8Array.of(2, ...bytes.subarray(1)), 100)).toThrow(RangeError);
   });

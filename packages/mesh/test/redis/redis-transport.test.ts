@@ -176,3 +176,43 @@ test("a message that nobody can read is counted, and ends nothing", async () => 
   await time.advanceAsync(0);
   expect(b.accepted[0]![1].frames).toHaveLength(1);
 });
+
+test("a message at its bounds is read; past one, cut, or of no known version, kind or side it is none", () => {
+  const message = { kind: "credit", from: "x".repeat(256), connection: 2 ** 53 - 1, isDialer: true } as const;
+  const whole = { ...message, counter: 7, body: new Uint8Array(0) };
+  const bytes = encodeRedisMessage(whole);
+  const decode = (from: Uint8Array) => decodeRedisMessage(from, 1_000);
+  expect(decode(bytes)).toEqual(whole);
+  const side = bytes.length - 2;
+  for (const [at, value] of [
+    [0, 2],
+    [1, 6],
+    [side, 2],
+  ] as const)
+    expect(() => decode(bytes.with(at, value)), `${value} at ${at}`).toThrow(RangeError);
+  for (let length = 0; length < bytes.length; length++)
+    expect(() => decode(bytes.subarray(0, length)), `${length} bytes`).toThrow(RangeError);
+  expect(() => decode(encodeRedisMessage({ ...whole, from: "x".repeat(257) }))).toThrow(RangeError);
+  expect(() => decode(encodeRedisMessage({ ...whole, body: new Uint8Array(1_321) }))).toThrow(RangeError);
+});
+
+test.each([
+  ["credit", [255]],
+  ["close", [1, 3, 97]],
+  ["close", [1, 129, 2, ...Array(257).fill(97)]],
+] as const)("a %s of which the body cannot be read breaks the connection off", async (kind, body) => {
+  const { time, a, b, atDialer } = await makePair();
+  b.transport.receive(
+    encodeRedisMessage({
+      kind,
+      from: a.address,
+      connection: 1,
+      isDialer: true,
+      counter: 1,
+      body: Uint8Array.from(body),
+    }),
+  );
+  await time.advanceAsync(1);
+  expect(b.accepted[0]![1].ends).toMatchObject([{ kind: "error", code: 1002 }]);
+  expect(atDialer.ends).toMatchObject([{ kind: "closed", code: 1002 }]);
+});

@@ -179,6 +179,10 @@ describe("endings", () => {
     expect(() => decodeReject(encodeReject({ reason: "self", detail: "", knownEpoch: maxEpoch + 1 }))).toThrow(
       RangeError,
     );
+    const ofDetail = (bytes: number) =>
+      Uint8Array.of(frameTypes.reject, 0, 0, (bytes % 128) + 128, Math.floor(bytes / 128), ...Array(bytes).fill(97));
+    expect(decodeReject(ofDetail(512)).detail).toHaveLength(512);
+    expect(() => decodeReject(ofDetail(513))).toThrow(RangeError);
     for (const bytes of [[5], [5, 200], [5, 0, 0]]) {
       expect(() => decodeGoodbye(Uint8Array.from(bytes))).toThrow(RangeError);
     }

@@ -1,48 +1,43 @@
-import { type ByteReader, type ByteWriter, varint } from "@espalier/core";
+import { flagged, varint } from "@espalier/core";
+
+/** Larger gauges are refused, so that the sums over all origins stay exact whole numbers. */
+export const maxGaugeValue = 2 ** 40;
+const value = varint(maxGaugeValue);
 
 /**
- * The numbers of a gauge, in their order in a frame. Those with a flag are only in frames that have it, because a target
- * has any of them: routers that do not count them send frames that older routers know.
+ * Frames have these numbers only with a flag, because a target has any of them: routers that do not count them send frames
+ * that older routers know. They are 0 where they are not counted.
  */
-const flagOf = {
-  inFlight: 0,
-  pendingPrefillTokens: 0,
-  decodeTokens: 0,
-  pendingWorkMs: 0,
-  activeTokens: 4,
-  lendingTokens: 8,
-  yieldingInFlight: 16,
-} as const;
+export const gaugeFlags = { activeTokens: 4, lendingTokens: 8, yieldingInFlight: 16 } as const;
+const rare = (name: keyof typeof gaugeFlags) => flagged(gaugeFlags[name], value, 0);
 
-/** What one router has sent to one target and not seen end. Whole numbers from 0. */
-export interface LoadGauge extends Readonly<Record<keyof typeof flagOf, number>> {
-  readonly inFlight: number;
+/**
+ * The numbers of a gauge, in their order in a frame: what one router has sent to one target and not seen end. Whole numbers
+ * from 0.
+ */
+export const gaugeFields = {
+  inFlight: value,
   /** Prompt tokens to be computed for requests that have not produced a token. */
-  readonly pendingPrefillTokens: number;
+  pendingPrefillTokens: value,
   /** Context tokens of requests past their first token. */
-  readonly decodeTokens: number;
+  decodeTokens: value,
   /** Milliseconds that the engine is expected to compute on those prompts. */
-  readonly pendingWorkMs: number;
-  /** Tokens in prompt blocks of all those requests, each block once; 0 where they are not counted. */
-  readonly activeTokens: number;
-  /** Tokens that the target is sending to other engines for those requests; 0 where they are not counted. */
-  readonly lendingTokens: number;
-  /** Of the requests in flight, those of classes that yield; 0 where they are not counted. */
-  readonly yieldingInFlight: number;
-}
+  pendingWorkMs: value,
+  /** Tokens in prompt blocks of all those requests, each block once. */
+  activeTokens: rare("activeTokens"),
+  /** Tokens that the target is sending to other engines for those requests. */
+  lendingTokens: rare("lendingTokens"),
+  /** Of the requests in flight, those of classes that yield. */
+  yieldingInFlight: rare("yieldingInFlight"),
+};
+
+/** What one router has sent to one target and not seen end. */
+export type LoadGauge = { readonly [Name in keyof typeof gaugeFields]: number };
 
 /** The same numbers of many targets, by slot. */
 export type GaugeColumns = { readonly [Name in keyof LoadGauge]: Float64Array };
 
-export const gaugeNames = Object.keys(flagOf) as readonly (keyof LoadGauge)[];
-export const gaugeFlags = Object.values(flagOf).reduce<number>((flags, flag) => flags | flag, 0);
-/** Larger gauges are refused, so that the sums over all origins stay exact whole numbers. */
-export const maxGaugeValue = 2 ** 40;
-
-/** In the notation of PROTOCOL.md. */
-export const gaugeLayout = Object.entries(flagOf)
-  .map(([name, flag]) => `${name}:${varint(maxGaugeValue).layout}${flag === 0 ? "" : `?${flag}`}`)
-  .join(" ");
+export const gaugeNames = Object.keys(gaugeFields) as readonly (keyof LoadGauge)[];
 
 // Names are written out below, as each of these runs for each target of each frame: a loop over the names takes twice
 // as long.
@@ -77,7 +72,7 @@ export function pickGauge(from: LoadGauge): LoadGauge {
   };
 }
 
-export const idleGauge: LoadGauge = mapGauge(flagOf, () => 0);
+export const idleGauge: LoadGauge = mapGauge<unknown, number>(gaugeFields, () => 0);
 
 export function isIdle(gauge: LoadGauge): boolean {
   return isSameGauge(gauge, idleGauge);
@@ -104,44 +99,4 @@ export function replaceInSums(sums: GaugeColumns, slot: number, was: LoadGauge, 
   sums.activeTokens[slot]! += is.activeTokens - was.activeTokens;
   sums.lendingTokens[slot]! += is.lendingTokens - was.lendingTokens;
   sums.yieldingInFlight[slot]! += is.yieldingInFlight - was.yieldingInFlight;
-}
-
-/** Flags of a frame with these gauges. */
-export function gaugeFlagsOf(gauges: readonly LoadGauge[]): number {
-  let flags = 0;
-  for (const gauge of gauges) {
-    if (gauge.activeTokens > 0) flags |= flagOf.activeTokens;
-    if (gauge.lendingTokens > 0) flags |= flagOf.lendingTokens;
-    if (gauge.yieldingInFlight > 0) flags |= flagOf.yieldingInFlight;
-  }
-  return flags;
-}
-
-export function writeGauge(writer: ByteWriter, gauge: LoadGauge, flags: number): void {
-  writer.varint(gauge.inFlight);
-  writer.varint(gauge.pendingPrefillTokens);
-  writer.varint(gauge.decodeTokens);
-  writer.varint(gauge.pendingWorkMs);
-  if (flags & flagOf.activeTokens) writer.varint(gauge.activeTokens);
-  if (flags & flagOf.lendingTokens) writer.varint(gauge.lendingTokens);
-  if (flags & flagOf.yieldingInFlight) writer.varint(gauge.yieldingInFlight);
-}
-
-/** @throws RangeError */
-export function readGauge(reader: ByteReader, flags: number): LoadGauge {
-  return {
-    inFlight: readValue(reader),
-    pendingPrefillTokens: readValue(reader),
-    decodeTokens: readValue(reader),
-    pendingWorkMs: readValue(reader),
-    activeTokens: flags & flagOf.activeTokens ? readValue(reader) : 0,
-    lendingTokens: flags & flagOf.lendingTokens ? readValue(reader) : 0,
-    yieldingInFlight: flags & flagOf.yieldingInFlight ? readValue(reader) : 0,
-  };
-}
-
-function readValue(reader: ByteReader): number {
-  const value = reader.varint();
-  if (value > maxGaugeValue) throw new RangeError(`a gauge of ${value} is too large`);
-  return value;
 }

@@ -1,4 +1,4 @@
-import { bytes, converted, list, struct, text, varint, versioned } from "@espalier/core";
+import { bytes, copied, list, roundedUp, struct, text, varint, versioned } from "@espalier/core";
 import { frameOrigin, type Origin, readFrame, splitIntoFrames } from "@espalier/mesh";
 
 /** A longer frame is refused. */
@@ -36,12 +36,8 @@ const noteFrame = versioned(
       struct({
         key: text(maxNoteKeyBytes),
         counter: varint(),
-        ageMs: converted(varint(), { to: (ageMs) => ageMs, from: Math.ceil }),
-        // A copy, so that a kept note does not retain the whole frame.
-        bytes: converted<Uint8Array, Uint8Array>(bytes(maxNoteBytes), {
-          to: (bytes) => bytes.slice(),
-          from: (bytes) => bytes,
-        }),
+        ageMs: roundedUp,
+        bytes: copied(bytes(maxNoteBytes)),
       }),
       maxFrameNotes,
     ),

@@ -1,5 +1,18 @@
-import { ByteReader, ByteWriter, hashOf } from "@espalier/core";
-import { type CountedFrame, frameOrigin, readCounter, readFrame } from "@espalier/mesh";
+import {
+  before,
+  type Codec,
+  flag,
+  flagged,
+  flags,
+  hashOf,
+  list,
+  packed,
+  roundedUp,
+  struct,
+  varint,
+  versioned,
+} from "@espalier/core";
+import { type CountedFrame, frameOrigin, readFrame } from "@espalier/mesh";
 
 /** The kind of note that a usage frame is: its first byte. */
 export const usageNoteKind = 2;
@@ -9,8 +22,6 @@ export const maxUsageFrameBytes = 65_536;
 export const maxUsageReports = 2_048;
 /** More tokens of one tenant are refused. */
 export const maxUsageTokens = 2 ** 40;
-
-const flag = { relayed: 1 } as const;
 
 /** What one router has served to one tenant. */
 export interface UsageReport {
@@ -32,31 +43,50 @@ export interface UsageFrame extends CountedFrame {
   readonly reports: readonly UsageReport[];
 }
 
-/**
- * Layout: kind and flags, a byte each; router as text; varints: epoch, counter, the relay's age if flagged, number of
- * reports. A report: seven bytes of key, the lowest first, in a relay's frame the varint distance of its counter, and
- * varints of 4 x tokens + (2 when a lift follows) + (1 when it waits) and of the lift: 9 to 15 bytes.
- */
-export function writeUsageFrame({ origin, counter, relayedAgeMs, reports }: UsageFrame): Uint8Array {
-  const isRelayed = relayedAgeMs !== undefined;
-  const writer = new ByteWriter(64 + reports.length * 16);
-  writer.u8(usageNoteKind);
-  writer.u8(isRelayed ? flag.relayed : 0);
-  frameOrigin.write(writer, origin);
-  writer.varint(counter);
-  if (isRelayed) writer.varint(Math.ceil(relayedAgeMs));
-  writer.varint(reports.length);
-  for (const report of reports) {
-    const high = Math.floor(report.key / 2 ** 32);
-    writer.u32(report.key);
+/** Seven bytes, the lowest first. */
+const key: Codec<number> = {
+  write(writer, value) {
+    const high = Math.floor(value / 2 ** 32);
+    writer.u32(value);
     writer.u8(high);
     writer.u8(high >>> 8);
     writer.u8(high >>> 16);
-    if (isRelayed) writer.varint(counter - report.counter);
-    writer.varint(report.tokens * 4 + (report.lift > 0 ? 2 : 0) + (report.isWaiting ? 1 : 0));
-    if (report.lift > 0) writer.varint(report.lift);
-  }
-  return writer.copy();
+  },
+  read(reader) {
+    const low = reader.u32();
+    const value = (reader.u8() + reader.u8() * 2 ** 8 + reader.u8() * 2 ** 16) * 2 ** 32 + low;
+    if (!Number.isSafeInteger(value)) throw new RangeError("a key is too large");
+    return value;
+  },
+  layout: "7B",
+};
+
+const relayed = 1;
+const usageFrame = versioned(
+  usageNoteKind,
+  struct({
+    flags: flags({ relayed }, "ignored"),
+    origin: frameOrigin,
+    counter: varint(),
+    relayedAgeMs: flagged(relayed, roundedUp),
+    reports: list(
+      struct({
+        key,
+        counter: before("counter", relayed),
+        tokens: packed(["isWaiting", "lift"], maxUsageTokens),
+        isWaiting: flag(1),
+        lift: flagged(2, varint(maxUsageTokens), 0),
+      }),
+      maxUsageReports,
+    ),
+  }),
+);
+
+export const usageFrameLayout = usageFrame.layout;
+
+/** A report takes 9 to 15 bytes. */
+export function writeUsageFrame(frame: UsageFrame): Uint8Array {
+  return usageFrame.encode(frame, 64 + frame.reports.length * 16);
 }
 
 /**
@@ -65,34 +95,7 @@ export function writeUsageFrame({ origin, counter, relayedAgeMs, reports }: Usag
  * @throws EspalierError `mesh_frame_invalid`
  */
 export function readUsageFrame(bytes: Uint8Array): UsageFrame {
-  return readFrame(bytes, { what: "usage", maxBytes: maxUsageFrameBytes, read: readReports });
-}
-
-function readReports(bytes: Uint8Array): UsageFrame {
-  const reader = new ByteReader(bytes);
-  const kind = reader.u8();
-  if (kind !== usageNoteKind) throw new RangeError(`it is of kind ${kind}`);
-  const flags = reader.u8();
-  const origin = frameOrigin.read(reader);
-  const counter = reader.varint();
-  const isRelayed = (flags & flag.relayed) !== 0;
-  const relayedAgeMs = isRelayed ? reader.varint() : undefined;
-  const count = reader.varint();
-  if (count > maxUsageReports) throw new RangeError(`${count} reports are too many`);
-  const reports = Array.from({ length: count }, () => readReport(reader, counter, isRelayed));
-  return { origin, counter, relayedAgeMs, reports };
-}
-
-function readReport(reader: ByteReader, frameCounter: number, isRelayed: boolean): UsageReport {
-  const low = reader.u32();
-  const key = (reader.u8() + reader.u8() * 2 ** 8 + reader.u8() * 2 ** 16) * 2 ** 32 + low;
-  if (!Number.isSafeInteger(key)) throw new RangeError("a key is too large");
-  const counter = readCounter(reader, frameCounter, isRelayed);
-  const head = reader.varint();
-  const tokens = Math.floor(head / 4);
-  const lift = head % 4 >= 2 ? reader.varint() : 0;
-  if (tokens > maxUsageTokens || lift > maxUsageTokens) throw new RangeError(`${tokens} tokens are too many`);
-  return { key, counter, tokens, lift, isWaiting: head % 2 === 1 };
+  return readFrame(bytes, { what: "usage", maxBytes: maxUsageFrameBytes, read: usageFrame.decode });
 }
 
 /**

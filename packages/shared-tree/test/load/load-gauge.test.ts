@@ -1,17 +1,18 @@
-import { ByteReader, ByteWriter } from "@espalier/core";
+import { flags, struct, whole } from "@espalier/core";
 import { expect, test } from "vitest";
 import {
-  gaugeFlagsOf,
+  gaugeFields,
+  gaugeFlags,
   gaugeNames,
   idleGauge,
   isIdle,
   isSameGauge,
   type LoadGauge,
   pickGauge,
-  readGauge,
-  writeGauge,
 } from "../../src/load/load-gauge.ts";
 import { LoadSums } from "../../src/load/load-sums.ts";
+
+const sent = whole(struct({ flags: flags(gaugeFlags), ...gaugeFields }));
 
 test.each(gaugeNames)("a gauge with %s alone is picked, compared, sent, read and summed with it", (name) => {
   const gauge: LoadGauge = { ...idleGauge, [name]: 7 };
@@ -22,10 +23,7 @@ test.each(gaugeNames)("a gauge with %s alone is picked, compared, sent, read and
     false,
   ]);
 
-  const flags = gaugeFlagsOf([idleGauge, gauge]);
-  const writer = new ByteWriter();
-  writeGauge(writer, gauge, flags);
-  expect(readGauge(new ByteReader(writer.copy()), flags)).toEqual(gauge);
+  expect(sent.decode(sent.encode(gauge))).toEqual(gauge);
 
   const sums = new LoadSums(2, () => 0);
   const by = { heardMs: 0, linkDelayMs: 0 };

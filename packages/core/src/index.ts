@@ -97,6 +97,7 @@ export {
   converted,
   copied,
   ended,
+  type Flagged,
   flag,
   flagged,
   flags,
@@ -119,6 +120,7 @@ export {
   type ValueOf,
   varint,
   versioned,
+  type Whole,
   whole,
 } from "./struct.ts";
 export {

@@ -27,7 +27,7 @@ export interface Codec<Value> {
 type Fields = Readonly<Record<string, unknown>>;
 
 /** A field that a struct has only with a flag. */
-interface Flagged<Value> {
+export interface Flagged<Value> {
   readonly flag: number;
   readonly codec: Codec<Value>;
   /** Its value without the flag. */

@@ -12,9 +12,11 @@ import {
   struct,
   text,
   varint,
+  type Whole,
   whole,
 } from "@espalier/core";
 import type { FoldStatement } from "../replica-ports.ts";
+import type { DocumentUpdate } from "../replicated-documents.ts";
 
 /** Bytes of a document's name, of a target's key, and of an epoch's id, at most. */
 const maxNameBytes = 1024;
@@ -138,7 +140,9 @@ const frames = messages({
 });
 
 /** A piece of a document, of which answers to wants are made. */
-export const documentPiece = whole(struct({ from: varint(), to: after("from"), bytes: rest() }));
+export const documentPiece: Whole<Omit<DocumentUpdate, "name">> = whole(
+  struct({ from: varint(), to: after("from"), bytes: rest() }),
+);
 
 export const documentFrameLayouts = { ...frames.layouts, "piece, on bulk": documentPiece.layout };
 

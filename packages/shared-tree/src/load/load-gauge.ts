@@ -1,4 +1,4 @@
-import { flagged, varint } from "@espalier/core";
+import { type Flagged, flagged, varint } from "@espalier/core";
 
 /** Larger gauges are refused, so that the sums over all origins stay exact whole numbers. */
 export const maxGaugeValue = 2 ** 40;
@@ -9,7 +9,7 @@ const value = varint(maxGaugeValue);
  * that older routers know. They are 0 where they are not counted.
  */
 export const gaugeFlags = { activeTokens: 4, lendingTokens: 8, yieldingInFlight: 16 } as const;
-const rare = (name: keyof typeof gaugeFlags) => flagged(gaugeFlags[name], value, 0);
+const rare = (name: keyof typeof gaugeFlags): Flagged<number> => flagged(gaugeFlags[name], value, 0);
 
 /**
  * The numbers of a gauge, in their order in a frame: what one router has sent to one target and not seen end. Whole numbers

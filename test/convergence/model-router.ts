@@ -98,6 +98,7 @@ export class ModelRouter {
       activeTokens: 0,
       lendingTokens: 0,
       yieldingInFlight: 0,
+      answers: 0,
     };
     this.replica.load.set(target, { inFlight, ...tokens });
   }

@@ -159,6 +159,7 @@ test("what a router has in flight is seen by all others within 20 ms", async () 
       activeTokens: 0,
       lendingTokens: 0,
       yieldingInFlight: 0,
+      answers: 0,
     };
     one!.view.tier.replica.load.set("engine-1", load);
     delays.push(await until(() => others.every(({ view }) => view.sharedLoad.inFlight[1] === count)));

@@ -23,9 +23,6 @@ const ratesPeriodMs = 1_000;
 const epochSpreadMs = 65_536;
 /** How many addresses whose first dial was answered are remembered: as many as links may dial. */
 const maxAnswered = 256;
-/** The optional parts of the protocol that this router supports. */
-const capabilities = [noteCapability, regionCapability];
-
 export interface MeshOptions extends ProcessPorts {
   readonly replica: ReplicaPorts;
   /** The mesh starts and stops it. */
@@ -247,7 +244,9 @@ export class Mesh implements Backend, LinkObserver {
 
   #identity() {
     const { replica, cluster, fleetSeed, blockSizeTokens } = this.#options;
-    const { origin } = replica;
+    const { origin, load } = replica;
+    const added = load.addition === undefined ? [] : [load.addition.capability];
+    const capabilities = [noteCapability, regionCapability, ...added];
     return { origin, address: this.address || undefined, cluster, fleetSeed, blockSizeTokens, capabilities };
   }
 

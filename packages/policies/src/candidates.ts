@@ -36,6 +36,8 @@ export interface CandidateSet {
   readonly pendingPrefillTokens: Float64Array;
   /** Context tokens of dispatched requests that have begun to answer. */
   readonly decodeTokens: Float64Array;
+  /** Requests past their first token. */
+  readonly answers: Float64Array;
   /**
    * Tokens in the prompt blocks of all unfinished requests dispatched here, including those in prefill. A block counts
    * once, even if several requests have it. Kept only for policies that read it; 0 for others.
@@ -135,6 +137,7 @@ const columnDefaults = {
   inFlight: 0,
   pendingPrefillTokens: 0,
   decodeTokens: 0,
+  answers: 0,
   activeTokens: 0,
   newActiveTokens: Number.NaN,
   running: Number.NaN,

@@ -68,6 +68,7 @@ test("every signal is there, unknown ones as null", () => {
     inFlight: 4,
     pendingPrefillTokens: 500,
     decodeTokens: 2_000,
+    answers: 0,
     activeTokens: 2_400,
     newActiveTokens: null,
     running: null,

@@ -114,21 +114,25 @@ describe("own work", () => {
     expect(cpu!.kv_pressure_ms).toBeCloseTo((4_100 / 41_000) * (260 + 100 + 2_000), 9);
   });
 
-  test("each request in flight slows it by one in a hundred, and costs a millisecond besides", () => {
-    const rows: CandidateRow[] = [{ key: "a", inFlight: 25 }, { key: "b" }];
+  test("each answer under way slows it by one in a hundred, and each request costs a millisecond", () => {
+    const rows: CandidateRow[] = [{ key: "a", inFlight: 40, answers: 25 }, { key: "b" }];
     expect(costs(rows)).toEqual({ a: 500, b: 400 });
-    expect(explain(rows).candidates.map(({ cost }) => cost)).toEqual([526, 401]);
+    expect(explain(rows).candidates.map(({ cost }) => cost)).toEqual([541, 401]);
+  });
+
+  test("requests without a first token stall nobody", () => {
+    expect(costs([{ key: "a", inFlight: 25 }, { key: "b" }])).toEqual({ a: 400, b: 400 });
   });
 
   test("a prompt of many seconds holds up answers for longer, up to ten times as long", () => {
-    const rows = (prefillMsPerToken: number): CandidateRow[] => [{ key: "a", inFlight: 10, prefillMsPerToken }];
+    const rows = (prefillMsPerToken: number): CandidateRow[] => [{ key: "a", answers: 10, prefillMsPerToken }];
     const share = (prefillMsPerToken: number): number =>
       costs(rows(prefillMsPerToken)).a! / (4_000 * prefillMsPerToken) - 1;
     expect([0.1, 0.5, 1, 5, 50].map((ms) => Math.round(1e6 * share(ms)) / 1e6)).toEqual([0.1, 0.1, 0.2, 1, 1]);
   });
 
   test("what an objective moves is how much answers beside a prompt count", () => {
-    const rows: CandidateRow[] = [{ key: "a", inFlight: 25 }];
+    const rows: CandidateRow[] = [{ key: "a", answers: 25 }];
     const of = (objective: string) => {
       const known = rows.map(({ key, ...row }) => ({ key, ...learned, ...row }));
       const { candidates } = createPolicy("predicted_latency", { objective }).explain(prompt, candidatesOf(known));
@@ -250,6 +254,7 @@ test("decides as the rule written down plainly does", () => {
     fc.record({
       weight: fc.constantFrom(0.5, 1, 2),
       inFlight: fc.integer({ min: 0, max: 30 }),
+      answers: fc.integer({ min: 0, max: 30 }),
       backlogMs: fc.integer({ min: 0, max: 40 }).map((n) => n * 25),
       matchedTokens: fc.integer({ min: 0, max: 20 }).map((n) => n * 50),
       prefillMsPerToken: fc.constantFrom(0.05, 0.1, 0.4),
@@ -270,7 +275,7 @@ test("decides as the rule written down plainly does", () => {
         const blocks = (1_000 - row.matchedTokens + 50) / row.kvCapacityTokens;
         const kvMs = blocks * (ownMs + 500) * row.kvUse ** 4;
         const requestsMs = row.inFlight + 1;
-        return (row.backlogMs + requestsMs + ownMs * (forAll + row.inFlight / 100) + kvMs) / row.weight;
+        return (row.backlogMs + requestsMs + ownMs * (forAll + row.answers / 100) + kvMs) / row.weight;
       });
       const requests = rows.reduce((sum, { inFlight }) => sum + inFlight, 1);
       const bound = (3 * requests) / rows.reduce((sum, { weight }) => sum + weight, 0) + 16;

@@ -16,7 +16,7 @@ function choose(rows: readonly CandidateRow[], request = prompt) {
   return { key: candidates.key[index], reason, rentMs, explained: policy.explain(request, candidates) };
 }
 
-const holder = { key: "holder", inFlight: 15, matchedTokens: 8_000 };
+const holder = { key: "holder", inFlight: 15, answers: 15, matchedTokens: 8_000 };
 
 describe("a prompt that goes where its beginning is", () => {
   // There 16 requests, and 100 tokens that take 15 hundredths longer: 27.5. At the empty one 1 and 10 with the beginning: 11.
@@ -126,6 +126,7 @@ class ToyFleet {
         const index = candidates.add(`e${engine}`, engine);
         for (const [name, value] of Object.entries(learned)) candidates[name as keyof typeof learned][index] = value;
         candidates.inFlight[index] = inFlight;
+        candidates.answers[index] = inFlight;
         candidates.matchedTokens[index] = this.holds[engine] ? 8_000 : 0;
         if (this.holds[engine]) continue;
         candidates.pulledTokens[index] = this.#pull.pulledTokens ?? 0;

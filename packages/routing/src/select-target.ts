@@ -330,6 +330,7 @@ function addShared(candidates: CandidateSet, index: number, shared: SharedLoad, 
   candidates.inFlight[index]! += shared.inFlight[target]!;
   candidates.pendingPrefillTokens[index]! += shared.pendingPrefillTokens[target]!;
   candidates.decodeTokens[index]! += shared.decodeTokens[target]!;
+  candidates.answers[index]! += shared.answers[target]!;
 }
 
 /**
@@ -384,6 +385,7 @@ function addCandidate(candidates: CandidateSet, target: RoutingTarget, position:
   candidates.inFlight[index] = load.inFlight;
   candidates.pendingPrefillTokens[index] = load.pendingPrefillTokens;
   candidates.decodeTokens[index] = load.decodeTokens;
+  candidates.answers[index] = load.answers;
   candidates.running[index] = signals.running;
   candidates.waiting[index] = signals.waiting;
   candidates.kvUse[index] = signals.kvUse;

@@ -37,6 +37,7 @@ describe("what this router has sent to an engine", () => {
           activeTokens: 48,
           lendingTokens: 0,
           yieldingInFlight: 0,
+          answers: 0,
         },
       ],
       [
@@ -49,6 +50,7 @@ describe("what this router has sent to an engine", () => {
           activeTokens: 48,
           lendingTokens: 0,
           yieldingInFlight: 0,
+          answers: 1,
         },
       ],
       [
@@ -61,6 +63,7 @@ describe("what this router has sent to an engine", () => {
           activeTokens: 0,
           lendingTokens: 0,
           yieldingInFlight: 0,
+          answers: 0,
         },
       ],
     ]);
@@ -122,6 +125,7 @@ describe("what this router has sent to an engine", () => {
           activeTokens: 0,
           lendingTokens: 0,
           yieldingInFlight: 0,
+          answers: 1,
         },
       ],
     ]);

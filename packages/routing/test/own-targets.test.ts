@@ -32,6 +32,7 @@ function seenBy({
       activeTokens: none,
       lendingTokens: none,
       yieldingInFlight: none,
+      answers: none,
     },
     ...{
       sentWorkMs: none,

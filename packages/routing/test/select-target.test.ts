@@ -111,6 +111,7 @@ describe("what a policy sees of a target", () => {
         inFlight: 2,
         pendingPrefillTokens: 40,
         decodeTokens: 70,
+        answers: 1,
         activeTokens: 0,
         newActiveTokens: Number.NaN,
         running: 2,

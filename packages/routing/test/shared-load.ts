@@ -13,6 +13,7 @@ export function nothingShared(targets = 0): SharedColumns {
       activeTokens: column(),
       lendingTokens: column(),
       yieldingInFlight: column(),
+      answers: column(),
     },
     ...{ pendingWorkMs: column(), sentWorkMs: column(), computedMs: column().fill(Number.NEGATIVE_INFINITY) },
     pendingSinceMs: column().fill(Number.POSITIVE_INFINITY),

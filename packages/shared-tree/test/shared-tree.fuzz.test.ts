@@ -32,6 +32,7 @@ const gauge = {
   activeTokens: 48,
   lendingTokens: 56,
   yieldingInFlight: 56,
+  answers: 0,
   sentWorkMs: 2,
   computedMs: 1,
 };
@@ -39,11 +40,15 @@ const loadFrame = writeLoadFrame({
   ...{ origin, counter: 300, sentWallMs: 1_700_000_000_500, relayedAgeMs: 40, covers: { from: 5, to: 70 } },
   reports: [{ number: 0, key: "engine-0", counter: 300, ...gauge }],
 });
-const seldom = { activeTokens: 0, lendingTokens: 0, yieldingInFlight: 0 };
+const seldom = { activeTokens: 0, lendingTokens: 0, yieldingInFlight: 0, answers: 0 };
 const wholeLoadFrame = writeLoadFrame({
   ...{ origin, counter: 301, sentWallMs: 1_700_000_000_500, relayedAgeMs: undefined },
   covers: { from: 0, to: Number.POSITIVE_INFINITY },
   reports: [{ number: 200, key: undefined, counter: 301, ...gauge, ...seldom }],
+});
+const answeringFrame = writeLoadFrame({
+  ...{ origin, counter: 302, sentWallMs: 1_700_000_000_500, relayedAgeMs: undefined, covers: undefined },
+  reports: [{ number: 0, key: undefined, counter: 302, ...gauge, ...seldom, answers: 2 }],
 });
 
 /** A journal as one router writes it, and the updates that make it. */
@@ -92,7 +97,7 @@ const nothing: FactOpsSink = {
 const targets: readonly FuzzTarget[] = [
   {
     name: "load frame",
-    seeds: [loadFrame, wholeLoadFrame],
+    seeds: [loadFrame, wholeLoadFrame, answeringFrame],
     refuses: isInvalidFrame,
     read: (bytes) => expect(readLoadFrame(bytes).reports.length).toBeLessThanOrEqual(maxLoadFrameReports),
   },

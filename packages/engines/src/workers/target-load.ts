@@ -31,6 +31,8 @@ export interface TargetLoad {
   readonly inFlight: number;
   /** Those of classes that yield. */
   readonly yieldingInFlight: number;
+  /** Of the requests in flight, those past their first token. */
+  readonly answers: number;
   /** Prompt tokens to be computed for requests that have not produced a token yet. */
   readonly pendingPrefillTokens: number;
   /** Context tokens (prompt and generated so far) of requests past their first token. */
@@ -82,6 +84,7 @@ const ignore = (): void => {};
 class Load implements TargetLoad {
   inFlight = 0;
   yieldingInFlight = 0;
+  answers = 0;
   pendingPrefillTokens = 0;
   decodeTokens = 0;
   /** Undefined as long as no request has active blocks. */
@@ -183,6 +186,7 @@ class Ticket implements LoadTicket {
     if (this.workMs > 0) this.#load.hasComputed();
     this.#load.removePending(this.pending, this.workMs);
     this.#load.decodeTokens += this.#promptTokens;
+    this.#load.answers += 1;
     this.#context = this.#promptTokens;
     this.pending = 0;
     this.workMs = 0;
@@ -207,6 +211,7 @@ class Ticket implements LoadTicket {
     this.#live = false;
     this.#load.inFlight -= 1;
     if (this.yields) this.#load.yieldingInFlight -= 1;
+    if (this.#decoding) this.#load.answers -= 1;
     this.#load.removePending(this.pending, this.workMs);
     this.#load.decodeTokens -= this.#context;
     this.#blocks?.release();

@@ -38,6 +38,19 @@ test("a request moves from pending prefill to decoding to nothing", () => {
   expect(totalsOf(load)).toEqual(totals(0, 0, 0, 0));
 });
 
+test("an answer is under way from its first token to its end, and counts once", () => {
+  const load = createTargetLoad({ clock });
+  const [first, second] = [load, load].map((each) => each.begin({ promptTokens: 10, expectedOutputTokens: 5 }));
+  expect(load.answers).toBe(0);
+  first!.firstToken();
+  first!.progress(2);
+  expect(load.answers).toBe(1);
+  second!.end();
+  expect(load.answers).toBe(1);
+  first!.end();
+  expect([load.answers, load.inFlight]).toEqual([0, 0]);
+});
+
 test("what a target holds is not pending, but it is context once the answer begins", () => {
   const load = createTargetLoad({ clock });
   const ticket = load.begin({ promptTokens: 100, uncachedTokens: 30, expectedOutputTokens: 0 });

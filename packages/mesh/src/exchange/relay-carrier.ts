@@ -97,8 +97,11 @@ export class RelayCarrier {
   }
 
   #send(link: Link, frame: Uint8Array): void {
-    const { meter, channel, kind } = this.#deps;
-    if (link.send(channel, frame)) meter.sent(kind, frame.length);
+    const { meter, channel, kind, plane } = this.#deps;
+    const { addition } = plane;
+    const isRead = addition === undefined || link.peer.capabilities?.includes(addition.capability);
+    const legible = isRead ? frame : addition.without(frame);
+    if (link.send(channel, legible)) meter.sent(kind, legible.length);
     else meter.dropped(kind);
   }
 }

@@ -38,6 +38,15 @@ export interface PlaneExchange {
    * @throws EspalierError `mesh_frame_invalid`
    */
   receive(frame: Uint8Array, isCredible?: (origin: Origin) => boolean, linkDelayMs?: number): Received | undefined;
+  /** What later versions have added to its frames, if anything. */
+  readonly addition?: FrameAddition;
+}
+
+/** What only routers with a capability can read. */
+export interface FrameAddition {
+  readonly capability: string;
+  /** The frame for routers that lack the capability. */
+  without(frame: Uint8Array): Uint8Array;
 }
 
 /** The gauges of a replica as their carriers to other replicas see them. They go ahead of everything else. */

@@ -10,9 +10,9 @@ export interface LinkStub extends Link {
   frames(channel: Channel): Uint8Array[];
 }
 
-export function createLinkStub(router: string, epoch = 1): LinkStub {
+export function createLinkStub(router: string, epoch = 1, capabilities: readonly string[] = []): LinkStub {
   return {
-    peer: { origin: { router: asRouterId(router), epoch }, address: undefined, version: 1 },
+    peer: { origin: { router: asRouterId(router), epoch }, address: undefined, version: 1, capabilities },
     sent: [],
     isFull: false,
     closedBy: undefined,

@@ -34,6 +34,7 @@ function carry({ linked = [], epochs = {}, outlivesWriters = false }: CarryOptio
       };
     },
     setPeerCount: (count) => void peerCounts.push(count),
+    addition: { capability: "later", without: (frame) => frameOf(textOf(frame).replace(" with more", "")) },
     fullFrames: () => [frameOf("self 1")],
     relayFrames: () =>
       [...known].map((text) => ({
@@ -63,8 +64,8 @@ function carry({ linked = [], epochs = {}, outlivesWriters = false }: CarryOptio
     },
   });
   carrier.start();
-  const link = (router: string, epoch = 1) => {
-    const stub = createLinkStub(router, epoch);
+  const link = (router: string, epoch = 1, capabilities: readonly string[] = []) => {
+    const stub = createLinkStub(router, epoch, capabilities);
     carrier.linkUp(stub);
     return stub;
   };
@@ -107,6 +108,17 @@ test("a plane is told to how many peers its frames go, each time that this chang
   carrier.linkDown(a);
   carrier.linkDown(a);
   expect(peerCounts).toEqual([1, 2, 1]);
+});
+
+test("a peer without the capability gets frames without what it cannot read, its own and those of others", () => {
+  const { carrier, link, sent, tell } = carry();
+  const [older, newer, third] = [link("older"), link("newer", 1, ["later"]), link("third", 1, ["later"])];
+  for (const stub of [older, newer, third]) sent(stub);
+  tell("self 1 with more");
+  expect([sent(older), sent(newer)]).toEqual([["self 1"], ["self 1 with more"]]);
+  sent(third);
+  carrier.frame(third, frameOf("third 1 with more"));
+  expect([sent(older), sent(newer)]).toEqual([["third 1"], ["third 1 with more"]]);
 });
 
 test("what found no room is counted, and said anew once there is some", () => {

@@ -118,7 +118,7 @@ export const network: Scorer = {
 /**
  * Milliseconds that the candidate computes on the uncached part of the prompt, per unit of weight, plus what that costs
  * others. The latter is `costToOthers` times that work, so that affinity grows with load, plus a share of the work for
- * each request in flight, whose answer it stalls.
+ * each answer under way, which it stalls. Requests that wait for their first token are in the backlog, and stall nobody.
  *
  * @param answerWeight that share, 0 to 1, for a prompt too short to make answers stand still (see `stallMs`)
  */
@@ -127,13 +127,13 @@ export function createOwnWork(answerWeight: number): Scorer {
     name: "own_work_ms",
     score(decision, out) {
       const { request, candidates, eligible, eligibleCount } = decision;
-      const { weight, inFlight } = candidates;
+      const { weight, answers } = candidates;
       const forOthers = 1 + costToOthers(request.busyShare ?? 0, candidates.count);
       for (let place = 0; place < eligibleCount; place++) {
         const index = eligible[place]!;
         const computeMs = ownMs(decision, index);
         const heldUp = answerWeight * Math.min(maxStallWeight, Math.max(1, computeMs / stallMs));
-        out[index] = (computeMs * (forOthers + heldUp * inFlight[index]!)) / countingWeight(weight[index]!);
+        out[index] = (computeMs * (forOthers + heldUp * answers[index]!)) / countingWeight(weight[index]!);
       }
     },
   };

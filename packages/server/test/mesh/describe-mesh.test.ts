@@ -30,6 +30,7 @@ test("load is listed while its lease runs, and again once it is heard again", as
     activeTokens: 0,
     lendingTokens: 0,
     yieldingInFlight: 0,
+    answers: 0,
   };
   await here.replica.start();
   there.replica.load.set("engine", absurd);

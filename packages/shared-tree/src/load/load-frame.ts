@@ -81,7 +81,16 @@ const loadFrame = versioned(
 
 export const loadFrameLayout = loadFrame.layout;
 
-/** A report takes 6 to 12 bytes without the key. */
+/** Name of the capability to read the number of answers. */
+export const answersCapability = "answers";
+
+/** The same frame for routers that refuse the flag of the number of answers. */
+export function withoutAnswers(frame: Uint8Array): Uint8Array {
+  const read = readLoadFrame(frame);
+  return writeLoadFrame({ ...read, reports: read.reports.map((report) => ({ ...report, answers: 0 })) });
+}
+
+/** A report takes 7 to 13 bytes without the key. */
 export function writeLoadFrame(frame: LoadFrame): Uint8Array {
   return loadFrame.encode(frame, 64 + frame.reports.length * 16);
 }
@@ -92,10 +101,12 @@ export function readLoadFrame(bytes: Uint8Array): LoadFrame {
 }
 
 /**
- * Upper bound of a report's bytes next to its key: number and counter, which no process counts up to 2^48, its gauges,
- * and the length of the key.
+ * Upper bound of a report's bytes next to its key and its gauges: its number, of which no process has 2^34, its counter,
+ * which none counts up to 2^48, and the length of the key.
  */
-export const reportBytes = 7 + 7 + gaugeNames.length * 6 + 2;
+export const reportHeadBytes = 5 + 7 + 2;
+/** Upper bound of a report's bytes next to its key. */
+const reportBytes = reportHeadBytes + gaugeNames.length * 6;
 /** Upper bound of a frame's bytes next to its reports. */
 const headBytes = 512;
 

@@ -8,7 +8,7 @@ const value = varint(maxGaugeValue);
  * Frames have these numbers only with a flag, because a target has any of them: routers that do not count them send frames
  * that older routers know. They are 0 where they are not counted.
  */
-export const gaugeFlags = { activeTokens: 4, lendingTokens: 8, yieldingInFlight: 16 } as const;
+export const gaugeFlags = { activeTokens: 4, lendingTokens: 8, yieldingInFlight: 16, answers: 32 } as const;
 const rare = (name: keyof typeof gaugeFlags): Flagged<number> => flagged(gaugeFlags[name], value, 0);
 
 /**
@@ -29,6 +29,8 @@ export const gaugeFields = {
   lendingTokens: rare("lendingTokens"),
   /** Of the requests in flight, those of classes that yield. */
   yieldingInFlight: rare("yieldingInFlight"),
+  /** Of the requests in flight, those past their first token. */
+  answers: rare("answers"),
 };
 
 /** What one router has sent to one target and not seen end. */
@@ -38,6 +40,10 @@ export type LoadGauge = { readonly [Name in keyof typeof gaugeFields]: number };
 export type GaugeColumns = { readonly [Name in keyof LoadGauge]: Float64Array };
 
 export const gaugeNames = Object.keys(gaugeFields) as readonly (keyof LoadGauge)[];
+
+/** Bytes of a gauge in a frame with all of its numbers. */
+export const gaugeBytes = (gauge: LoadGauge): number =>
+  gaugeNames.reduce((sum, name) => sum + Math.max(1, Math.ceil(Math.log2(gauge[name] + 1) / 7)), 0);
 
 // Names are written out below, as each of these runs for each target of each frame: a loop over the names takes twice
 // as long.
@@ -54,13 +60,14 @@ export function mapGauge<Value, Result>(
     activeTokens: map(gauge.activeTokens),
     lendingTokens: map(gauge.lendingTokens),
     yieldingInFlight: map(gauge.yieldingInFlight),
+    answers: map(gauge.answers),
   };
 }
 
 /** The gauge alone, of something with more in it. */
 export function pickGauge(from: LoadGauge): LoadGauge {
   const { inFlight, pendingPrefillTokens, decodeTokens, pendingWorkMs } = from;
-  const { activeTokens, lendingTokens, yieldingInFlight } = from;
+  const { activeTokens, lendingTokens, yieldingInFlight, answers } = from;
   return {
     inFlight,
     pendingPrefillTokens,
@@ -69,6 +76,7 @@ export function pickGauge(from: LoadGauge): LoadGauge {
     activeTokens,
     lendingTokens,
     yieldingInFlight,
+    answers,
   };
 }
 
@@ -86,7 +94,8 @@ export function isSameGauge(one: LoadGauge, other: LoadGauge): boolean {
     one.pendingWorkMs === other.pendingWorkMs &&
     one.activeTokens === other.activeTokens &&
     one.lendingTokens === other.lendingTokens &&
-    one.yieldingInFlight === other.yieldingInFlight
+    one.yieldingInFlight === other.yieldingInFlight &&
+    one.answers === other.answers
   );
 }
 
@@ -99,4 +108,5 @@ export function replaceInSums(sums: GaugeColumns, slot: number, was: LoadGauge, 
   sums.activeTokens[slot]! += is.activeTokens - was.activeTokens;
   sums.lendingTokens[slot]! += is.lendingTokens - was.lendingTokens;
   sums.yieldingInFlight[slot]! += is.yieldingInFlight - was.yieldingInFlight;
+  sums.answers[slot]! += is.answers - was.answers;
 }

@@ -1,7 +1,15 @@
 import { counterBy, counterOf, gaugeOf, type Meter, secondsOf } from "@espalier/core";
 import { LeasedPlane, type LoadExchange, type Origin, type PlaneOptions } from "@espalier/mesh";
 import type { TargetSlots } from "../facts/target-slots.ts";
-import { type LoadFrame, maxLoadFrameBytes, readLoadFrame, splitReports, writeLoadFrame } from "./load-frame.ts";
+import {
+  answersCapability,
+  type LoadFrame,
+  maxLoadFrameBytes,
+  readLoadFrame,
+  splitReports,
+  withoutAnswers,
+  writeLoadFrame,
+} from "./load-frame.ts";
 import type { LoadGauge } from "./load-gauge.ts";
 import { LoadSums } from "./load-sums.ts";
 import { OwnGauges, type OwnReport, type OwnStretch } from "./own-gauges.ts";
@@ -90,6 +98,7 @@ export class LoadPlane {
       },
       hasAllOf: (origin: Origin): boolean => this.#peers.hasAllOf(origin),
       originGone: (origin: Origin): void => this.#peers.gone(origin),
+      addition: { capability: answersCapability, without: withoutAnswers },
     });
   }
 

@@ -1,5 +1,5 @@
-import { type CoveredNumbers, maxLoadFrameReports, maxLoadKeyBytes, reportBytes } from "./load-frame.ts";
-import { idleGauge, isIdle, isSameGauge, type LoadGauge, mapGauge, maxGaugeValue } from "./load-gauge.ts";
+import { type CoveredNumbers, maxLoadFrameReports, maxLoadKeyBytes, reportHeadBytes } from "./load-frame.ts";
+import { gaugeBytes, idleGauge, isIdle, isSameGauge, type LoadGauge, mapGauge, maxGaugeValue } from "./load-gauge.ts";
 
 /** What a frame says of one target, before the frame has a counter. */
 export interface OwnReport extends LoadGauge {
@@ -95,7 +95,7 @@ export class OwnGauges {
     let sizeBytes = 0;
     for (const own of this.#gauges.values()) {
       if (own.number < from || (isIdle(own.now) && isIdle(own.sent))) continue;
-      sizeBytes += own.sizeBytes;
+      sizeBytes += own.sizeBytes + gaugeBytes(own.now);
       if (reports.length === maxReports || sizeBytes > maxBytes) return { covers: { from, to: own.number }, reports };
       reports.push(reportOf(own, true));
     }
@@ -106,7 +106,7 @@ export class OwnGauges {
     const keyBytes = encoder.encode(key).length;
     if (keyBytes > maxLoadKeyBytes) throw new RangeError(`a target's key is too long: ${key}`);
     if (this.#gauges.size >= this.#maxTargets && !this.#dropIdle()) return undefined;
-    const sizeBytes = reportBytes + keyBytes;
+    const sizeBytes = reportHeadBytes + keyBytes;
     const own = { number: this.#nextNumber++, key, sizeBytes, now: idleGauge, sent: idleGauge };
     this.#gauges.set(key, own);
     return own;

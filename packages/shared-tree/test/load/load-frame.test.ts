@@ -8,6 +8,7 @@ import {
   maxLoadFrameReports,
   maxLoadKeyBytes,
   readLoadFrame,
+  withoutAnswers,
   writeLoadFrame,
 } from "../../src/load/load-frame.ts";
 import { maxGaugeValue } from "../../src/load/load-gauge.ts";
@@ -53,17 +54,27 @@ test("a change of one target takes 31 bytes and the router's name, and a further
   expect(size([report, report]) - size([report])).toBeLessThanOrEqual(8);
 });
 
+test("routers that do not know the number of answers get the frame without it, and the rest of it as it was", () => {
+  const of = (answers: number): LoadFrame => ({
+    ...frame,
+    reports: [{ number: 1, key: "engine", counter: 300, ...gaugeOf(2), yieldingInFlight: 1, answers }],
+  });
+  expect(withoutAnswers(writeLoadFrame(of(2)))).toEqual(writeLoadFrame(of(0)));
+  expect(writeLoadFrame(of(0))[1]! & 32).toBe(0);
+});
+
 test.each([
   ["activeTokens", 4],
   ["lendingTokens", 8],
   ["yieldingInFlight", 16],
+  ["answers", 32],
 ] as const)("%s are in a frame, of each of its reports, only where one has some", (gauge, flag) => {
   const of = (...values: readonly number[]): LoadFrame => ({
     ...frame,
     reports: values.map((tokens, number) => ({
       ...{ number, key: undefined, counter: 300 },
       ...gaugeOf(2),
-      ...{ activeTokens: 0, lendingTokens: 0, yieldingInFlight: 0 },
+      ...{ activeTokens: 0, lendingTokens: 0, yieldingInFlight: 0, answers: 0 },
       [gauge]: tokens,
     })),
   });
@@ -103,7 +114,7 @@ test("another version, unknown flags, bytes too many or too few, and reports old
     return copy;
   };
   const relayed = writeLoadFrame({ ...frame, relayedAgeMs: 0, reports: [{ ...frame.reports[1]!, counter: -1 }] });
-  const wrong = [changed(0, 2), changed(1, 32), Uint8Array.of(...bytes, 0), relayed, new Uint8Array(0)];
+  const wrong = [changed(0, 2), changed(1, 64), Uint8Array.of(...bytes, 0), relayed, new Uint8Array(0)];
   for (let length = 1; length < bytes.length; length++) wrong.push(bytes.subarray(0, length));
   for (const one of wrong) expect(errorOf(() => readLoadFrame(one))).toEqual(refused);
 });

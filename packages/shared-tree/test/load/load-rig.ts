@@ -70,6 +70,7 @@ export function gaugeOf(inFlight: number): LoadGauge {
     activeTokens: inFlight * 30,
     lendingTokens: 0,
     yieldingInFlight: 0,
+    answers: 0,
   };
 }
 
@@ -85,6 +86,7 @@ export function sumsOf({ plane, slots }: LoadRouter, target: string): LoadGauge 
     activeTokens: shared.activeTokens[slot] ?? 0,
     lendingTokens: shared.lendingTokens[slot] ?? 0,
     yieldingInFlight: shared.yieldingInFlight[slot] ?? 0,
+    answers: shared.answers[slot] ?? 0,
   };
 }
 

@@ -154,6 +154,7 @@ test("loads are told anew, and those of the epoch before count no more", () => {
     activeTokens: 5,
     lendingTokens: 6,
     yieldingInFlight: 6,
+    answers: 2,
   };
   b.slots.slotOf("engine");
   a.replica.load.set("engine", gauge);
@@ -170,6 +171,7 @@ test("loads are told anew, and those of the epoch before count no more", () => {
     activeTokens: 0,
     lendingTokens: 0,
     yieldingInFlight: 0,
+    answers: 0,
   });
   time.advance(20);
   expect(inFlight()).toBe(0);

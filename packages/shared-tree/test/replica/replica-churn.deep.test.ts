@@ -15,6 +15,7 @@ const busy = {
   activeTokens: 40,
   lendingTokens: 60,
   yieldingInFlight: 60,
+  answers: 70,
 };
 const idle = {
   inFlight: 0,
@@ -24,6 +25,7 @@ const idle = {
   activeTokens: 0,
   lendingTokens: 0,
   yieldingInFlight: 0,
+  answers: 0,
 };
 
 /** What one epoch of a router tells another router: everything it has written, and its frames of load. */

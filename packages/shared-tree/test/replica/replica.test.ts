@@ -65,6 +65,7 @@ test("placements, load and bindings of one router reach the other", () => {
     activeTokens: 0,
     lendingTokens: 0,
     yieldingInFlight: 0,
+    answers: 0,
   });
   a.replica.bindings.set("resp_1", "engine", 60_000);
   expect(b.replica.load.shared.inFlight[b.slots.find("engine")]).toBe(2);

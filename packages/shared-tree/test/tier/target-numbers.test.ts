@@ -30,6 +30,7 @@ const gauge = {
   activeTokens: 0,
   lendingTokens: 0,
   yieldingInFlight: 0,
+  answers: 0,
 };
 const ttlMs = 100_000;
 const join = (router: TierRouter, key: string): void => {

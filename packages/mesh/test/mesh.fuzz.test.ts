@@ -2,7 +2,12 @@ import { asRouterId, EspalierError } from "@espalier/core";
 import { type FuzzTarget, fuzzInFile, seedsInHex } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { type BulkMessage, decodeBulkMessage, encodeBulkMessage } from "../src/exchange/bulk-transfer.ts";
-import { type DocumentMessage, decodeDocumentMessage, encodeDocumentMessage } from "../src/exchange/document-frames.ts";
+import {
+  type DocumentMessage,
+  decodeDocumentMessage,
+  documentPiece,
+  encodeDocumentMessage,
+} from "../src/exchange/document-frames.ts";
 import { decodeMembership, encodeMembership, frameBounds } from "../src/membership/membership-frames.ts";
 import { decodeStoredPiece, encodeStoredPiece } from "../src/redis/journal-store.ts";
 import { decodeRedisMessage, encodeRedisMessage, type RedisMessage } from "../src/redis/redis-transport.ts";
@@ -134,6 +139,7 @@ const targets: readonly FuzzTarget[] = [
       if (message.kind === "records") expect(message.records.length).toBeLessThanOrEqual(frameBounds.items);
     },
   },
+  { name: "mesh piece of a document", seeds: [documentPiece.encode(update)], read: documentPiece.decode },
   {
     name: "redis stored piece",
     seeds: [encodeStoredPiece(update)],

@@ -82,7 +82,7 @@ test("a router that shares nothing tells its overview and its prefixes all the s
 
 test("routers of a mesh tell each other where their pages are, and let these read; other pages they refuse", async () => {
   const sims = await publishingSims(rig, 2);
-  const [one, other] = (await meshRouters(rig, 2, sims, { page: { files: dashboardFiles } })) as [
+  const [one, other] = (await meshRouters(rig, 2, sims, { page: { files: async () => dashboardFiles() } })) as [
     RunningRouter,
     RunningRouter,
   ];
@@ -139,7 +139,7 @@ test("behind proxies, pages are told where browsers find the other routers, and 
     const config = { admin: { advertise: proxies[at] } };
     const mesh = { "router-id": `router-${at}` };
     routers.push(
-      await joinRouter(rig, routers[0], [], { tokenizes: false, config, mesh, page: { files: () => files } }),
+      await joinRouter(rig, routers[0], [], { tokenizes: false, config, mesh, page: { files: async () => files } }),
     );
   }
   await untilLinked(routers);
@@ -165,13 +165,16 @@ test("behind proxies, pages are told where browsers find the other routers, and 
 
 test("the page is served, or not, as the configuration says; the key is for what it asks", async () => {
   const files = [{ name: "index.html", contentType: "text/html; charset=utf-8", text: "<html></html>" }];
-  const shown = await rig.router({ page: { files: () => files }, config: { admin: { key: "the operators' key" } } });
+  const shown = await rig.router({
+    page: { files: async () => files },
+    config: { admin: { key: "the operators' key" } },
+  });
   expect((await call(`${shown.adminUrl}/dashboard/`)).status).toBe(200);
   expect((await call(`${shown.adminUrl}/admin/dashboard`)).status).toBe(401);
   expect((await watchDecisions(shown)).status).toBe(401);
   const authorization = "Bearer the operators' key";
   expect((await watchDecisions(shown, { authorization })).status).toBe(200);
-  const hidden = await rig.router({ page: { files: () => files }, config: { admin: { dashboard: false } } });
+  const hidden = await rig.router({ page: { files: async () => files }, config: { admin: { dashboard: false } } });
   expect((await call(`${hidden.adminUrl}/dashboard/`)).status).toBe(404);
   const root = await call(`${hidden.adminUrl}/`, { headers: { accept: "text/html" } });
   expect([root.status, root.headers["content-type"]]).toEqual([200, "text/plain; charset=utf-8"]);

@@ -76,7 +76,7 @@ const documented = Object.entries(document.paths).flatMap(([path, operations]) =
 );
 
 test("every route is in the file, and the file has no other", async () => {
-  await rig.router({ page: { files: dashboardFiles } });
+  await rig.router({ page: { files: async () => dashboardFiles() } });
   const routes = applications.find((each) => each.some(({ path }) => path === "/admin/status")) ?? [];
   expect([...new Set(routes.map(written))].sort()).toEqual(
     documented.filter((each) => each !== `GET ${websocketPath}`).sort(),
@@ -85,7 +85,7 @@ test("every route is in the file, and the file has no other", async () => {
 
 test("every GET is answered to HEAD, also where the GET is a stream without end", async () => {
   const [sim] = await rig.sims(1);
-  const router = await rig.router({ engines: [sim!.url], page: { files: dashboardFiles } });
+  const router = await rig.router({ engines: [sim!.url], page: { files: async () => dashboardFiles() } });
   for (const each of documented) {
     const [method, path] = each.split(" ") as [string, string];
     if (method !== "GET" || path === websocketPath) continue;
@@ -157,7 +157,7 @@ const streamed: readonly string[] = ["/admin/decisions", "/admin/recording"];
 
 test("answers of a router by itself have the documented shapes", async () => {
   const [sim] = await rig.sims(1);
-  const router = await rig.router({ engines: [sim!.url], page: { files: dashboardFiles } });
+  const router = await rig.router({ engines: [sim!.url], page: { files: async () => dashboardFiles() } });
   await post(`${router.url}/v1/chat/completions`, chat());
   await router.untilIdle();
   for (const [path, operations] of Object.entries(document.paths)) {
@@ -324,7 +324,10 @@ test("documents open as websockets, others do not", async () => {
 });
 
 test("what asks for the key says so, and nothing else does", async () => {
-  const router = await rig.router({ config: { admin: { key: "the-admin-key" } }, page: { files: dashboardFiles } });
+  const router = await rig.router({
+    config: { admin: { key: "the-admin-key" } },
+    page: { files: async () => dashboardFiles() },
+  });
   for (const [path, operations] of Object.entries(document.paths)) {
     if (path === websocketPath) continue;
     for (const [method, { security }] of Object.entries(operations)) {

@@ -36,7 +36,7 @@ async function startRouter(text: object) {
   const config = loadConfig({ file: { path: "r.yaml", text: JSON.stringify({ listen: { port: 0 }, ...text }) } });
   const router = createRouter({
     ...{ config, logger: createRecordingLogger(), version: "0.1.0" },
-    dashboard: { files: () => [] },
+    dashboard: { files: async () => [] },
   });
   await router.start();
   onTestFinished(() => router.stop());

@@ -19,7 +19,7 @@ async function startFleet(count: number): Promise<readonly string[]> {
       mesh: { backend: "peers", port: 0, "router-id": `r${at}`, seeds },
     });
     const config = loadConfig({ file: { path: "r.yaml", text } });
-    const router = createRouter({ config, logger: createRecordingLogger(), dashboard: { files: () => [] } });
+    const router = createRouter({ config, logger: createRecordingLogger(), dashboard: { files: async () => [] } });
     await router.start();
     onTestFinished(() => router.stop());
     if (router.meshAddress) seeds = [router.meshAddress];

@@ -2,7 +2,6 @@ import { availableParallelism } from "node:os";
 import { resolve } from "node:path";
 import { setFlagsFromString } from "node:v8";
 import { type LogFields, type Logger, systemClock, systemRandom, systemScheduler } from "@espalier/core";
-import { dashboardFiles } from "@espalier/dashboard";
 import type { CompiledConfig } from "@espalier/server";
 import {
   type ConfigSource,
@@ -207,9 +206,12 @@ function pickerNote(picker: Router["picker"]): string {
   return picker === null ? "" : `, gateways at ${picker.address} (health checks: ${picker.healthAddress})`;
 }
 
+/** Not loaded before somebody opens the page. */
+const loadDashboard = async () => (await import("@espalier/dashboard")).dashboardFiles();
+
 function dashboardPage({ admin }: CompiledConfig, isDemo: boolean): DashboardPage | undefined {
   if (!admin.dashboard) return undefined;
-  return { files: dashboardFiles, ...(isDemo ? { killCommand: `kill -9 ${process.pid}` } : {}) };
+  return { files: loadDashboard, ...(isDemo ? { killCommand: `kill -9 ${process.pid}` } : {}) };
 }
 
 /**

@@ -26,7 +26,7 @@ import { type Recorder, registerRecording } from "./recorder.ts";
 /** The dashboard page, provided by the embedding program. */
 export interface DashboardPage {
   /** Called when somebody first loads the page: in a clone it is made of the sources, which takes a second. */
-  readonly files: () => readonly PageFile[];
+  readonly files: () => Promise<readonly PageFile[]>;
   /** For demonstrations: the command that kills this router. */
   readonly killCommand?: string;
 }
@@ -260,10 +260,10 @@ export function registerPage(
   files: DashboardPage["files"] | undefined,
   origins: () => readonly string[],
 ): void {
-  let byName: ReadonlyMap<string, PageFile> | undefined;
-  const fileOf = (name: string): PageFile => {
-    byName ??= new Map(files?.().map((file) => [file.name, file]));
-    const file = byName.get(name);
+  let loaded: Promise<readonly PageFile[]> | undefined;
+  const fileOf = async (name: string): Promise<PageFile> => {
+    loaded ??= files?.();
+    const file = (await loaded)?.find((each) => each.name === name);
     if (!file) throw new EspalierError("path_not_found");
     return file;
   };
@@ -272,8 +272,8 @@ export function registerPage(
       .headers({ ...commonHeaders, "cache-control": "no-cache" })
       .type(file.contentType)
       .send(text);
-  const sendIndex = (reply: FastifyReply): FastifyReply => {
-    const index = fileOf("index.html");
+  const sendIndex = async (reply: FastifyReply): Promise<FastifyReply> => {
+    const index = await fileOf("index.html");
     const allowed = origins();
     reply.header("content-security-policy", contentPolicy(allowed));
     return send(reply, index, index.text.replace(originsPlace, `data-origins="${allowed.join(" ")}"`));
@@ -290,9 +290,9 @@ export function registerPage(
   const file = open("dashboardFile", "A file of the dashboard's page.", {
     ...{ 200: answer("The file.", Type.String(), "*/*"), 404: error("There is no such file.") },
   });
-  app.get<{ Params: { name: string } }>("/dashboard/:name", { schema: file }, ({ params }, reply) => {
+  app.get<{ Params: { name: string } }>("/dashboard/:name", { schema: file }, async ({ params }, reply) => {
     if (params.name === "index.html") return sendIndex(reply);
-    const found = fileOf(params.name);
+    const found = await fileOf(params.name);
     return send(reply, found, found.text);
   });
 }

@@ -36,7 +36,7 @@ function start({
   if (hasPage)
     registerPage(
       app,
-      () => files,
+      async () => files,
       () => origins,
     );
   app.get("/admin/dashboard", async () => ({ router: "r1" }));

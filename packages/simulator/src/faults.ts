@@ -93,6 +93,7 @@ export interface FleetControls {
  */
 export function createFaultPlan(name: FaultName, options: FaultPlanOptions): FaultPlan {
   if (!isPossibleWith(name, options.routers)) throw new RangeError(`${name} needs at least 2 routers`);
+  if (ofEngines.has(name) && options.engines < 2) throw new RangeError(`${name} needs another engine to go on with`);
   const { lengthMs, spareRouters, actions } = drafts[name](options, createSeededRandom(options.seed));
   const { durationMs } = options;
   const fromMs = (durationMs - (lengthMs ?? 0)) / 2;
@@ -163,6 +164,9 @@ const slowingEngine = { share: 0, factor: 1 / 0.3 };
 /** Faults of one router while the others continue. */
 const ofSeveralRouters: ReadonlySet<FaultName> = new Set(["partition", "router-loss", "rolling-restart"]);
 
+/** Faults of engines while another one continues. */
+const ofEngines: ReadonlySet<FaultName> = new Set(["engine-churn", "slow-engines", "slowing-engine"]);
+
 type Draft = Omit<FaultPlan, "name" | "fromMs" | "toMs"> & {
   /** Action times count from the beginning of the fault. Undefined for a fault without an end. */
   readonly lengthMs: number | undefined;
@@ -229,7 +233,6 @@ function draftRollingRestart({ routers }: FaultPlanOptions): Draft {
 }
 
 function draftEngineChurn({ engines }: FaultPlanOptions, random: Random): Draft {
-  needEngines(engines);
   const hit = drawSome(engines, Math.max(1, Math.round(engines * churnShare)), random);
   const actions = hit.map((engine, at) => {
     const atMs = at * churnPeriodMs;
@@ -247,7 +250,6 @@ function draftEngineChurn({ engines }: FaultPlanOptions, random: Random): Draft 
 
 function draftSlow({ share, factor }: typeof slowEngines) {
   return ({ engines }: FaultPlanOptions, random: Random): Draft => {
-    needEngines(engines);
     const actions = drawSome(engines, Math.max(1, Math.round(engines * share)), random).map((engine) => ({
       atMs: 0,
       what: `engine ${engine} takes ${factor.toFixed(1)} times as long`,
@@ -255,10 +257,6 @@ function draftSlow({ share, factor }: typeof slowEngines) {
     }));
     return { lengthMs: undefined, spareRouters: 0, actions };
   };
-}
-
-function needEngines(engines: number): void {
-  if (engines < 2) throw new RangeError("an engine needs another one to go on with");
 }
 
 /** Restarts a router once it has drained. */

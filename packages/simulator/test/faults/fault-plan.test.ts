@@ -133,3 +133,7 @@ test("what was cancelled is not done", () => {
   time.advance(60_000);
   expect(calls).toEqual(["partition [[0,1,2],[3,4]]"]);
 });
+
+test.each(["engine-churn", "slow-engines", "slowing-engine"] as const)("%s: a single engine is refused", (name) => {
+  expect(() => createFaultPlan(name, { ...options, engines: 1 })).toThrow(`${name} needs another engine to go on with`);
+});

@@ -39,6 +39,7 @@ import { AdapterLoader } from "./adapters/adapter-loader.ts";
 import { type AdapterUse, createAdapterUse } from "./adapters/adapter-use.ts";
 import { createDecisionColumns } from "./admin/decision-columns.ts";
 import { createDecisionFeed, type DescribedDecision } from "./admin/decision-feed.ts";
+import { createPrefixUse } from "./admin/prefix-use.ts";
 import { createRecorder } from "./admin/recorder.ts";
 import { type CompiledConfig, sharedSettings, type TracingConfig } from "./config/index.ts";
 import type { RouterDependencies } from "./create-router.ts";
@@ -168,6 +169,7 @@ export function createContext(
     }),
     memory: watchMemory({ config: config.admission, clock, index, feedQualityOf: prefix.feedQualityOf }),
     metrics: createRequestMetrics(meter),
+    prefixUse: createPrefixUse(clock),
     decisions: createDecisionFeed({ scheduler, seed: config.prefix.seed }),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
     responseFinder: createResponseFinder({ fleet, pools, http: lookups, clock }),

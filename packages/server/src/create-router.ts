@@ -140,7 +140,8 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const dataApp = createDataPlaneApp(context, readiness);
   const data = createListener(dataApp, { ...config.listen, isShared: true });
   const dashboard = createDashboardParts({
-    ...{ config, context, clock, scheduler, logger, page: dependencies.dashboard, meter: metrics.meter },
+    ...{ config, context, readiness, clock, scheduler, logger, meter: metrics.meter },
+    page: dependencies.dashboard,
     adminUrl: () => admin.url,
   });
   const picker =

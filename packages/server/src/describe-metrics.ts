@@ -40,6 +40,7 @@ function build(flags: Readonly<Record<string, readonly string[]>>, meter: Meter)
   const dashboard = createDashboardParts({
     ...{ config, logger, meter, context },
     ...{ clock: systemClock, scheduler: systemScheduler, page: undefined, adminUrl: () => "" },
+    readiness: () => ({ ready: false, reasons: [] }),
   });
   dashboard.serveDocuments(createServer());
   void dashboard.stop();

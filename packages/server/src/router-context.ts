@@ -13,6 +13,7 @@ import type {
 import type { AdapterLoader } from "./adapters/adapter-loader.ts";
 import type { AdapterUse } from "./adapters/adapter-use.ts";
 import type { DecisionFeed, DescribedDecision } from "./admin/decision-feed.ts";
+import type { PrefixUse } from "./admin/prefix-use.ts";
 import type { Recorder } from "./admin/recorder.ts";
 import type { RequestMetrics } from "./data-plane/request-metrics.ts";
 import type { ResponseFinder, StoredResponses } from "./data-plane/stored-responses.ts";
@@ -81,6 +82,8 @@ export interface RouterContext {
   readonly decisions: DecisionFeed;
   /** The latest decisions, found by request id. */
   readonly decisionLog: DecisionLog<DescribedDecision>;
+  /** Who asks for the prefixes that operators look at. */
+  readonly prefixUse: PrefixUse;
   /** Passes requests on to those who record them. */
   readonly recorder: Recorder;
   /** Disaggregated prefill and decode. */

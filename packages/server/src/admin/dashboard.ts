@@ -12,14 +12,16 @@ import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import { createYWebsocketEndpoint, type Origin } from "@espalier/mesh";
 import type { FastifyInstance, FastifyReply } from "fastify";
 import type { CompiledConfig } from "../config/index.ts";
+import type { RouterParts } from "../create-context.ts";
 import { answer, bare, described, error } from "../lifecycle/answer-schemas.ts";
+import type { Readiness } from "../lifecycle/readiness.ts";
 import { advertisedHost } from "../mesh/mesh-parts.ts";
 import { createOverview, keysByIndex } from "../mesh/overview.ts";
-import type { RouterContext } from "../router-context.ts";
 import { createWhoMayRead, isLocalOrigin, type WhoMayRead } from "./admin-access.ts";
 import { createAdminPeers } from "./admin-peers.ts";
 import { type DecisionFeed, registerDecisions } from "./decision-feed.ts";
-import { createHistory, type History, registerHistory } from "./history.ts";
+import { createEventLog } from "./events.ts";
+import { createHistory, type History, historyPoints, historyStepMs, registerHistory } from "./history.ts";
 import { createPrefixReporter, prefixesReport } from "./prefix-report.ts";
 import { type Recorder, registerRecording } from "./recorder.ts";
 
@@ -37,13 +39,15 @@ const dashboardAnswer = closed(
     router: Type.String(),
     document: Type.String({ description: "Name of the overview's document below `/yjs/`." }),
     killCommand: nullable(Type.String(), { description: "For demonstrations." }),
+    grafana: nullable(Type.String(), { description: "`admin.grafana`." }),
   },
   { title: "Dashboard" },
 );
 
 interface DashboardPartsOptions {
   readonly config: CompiledConfig;
-  readonly context: RouterContext;
+  readonly context: RouterParts;
+  readonly readiness: () => Readiness;
   readonly page: DashboardPage | undefined;
   /** Known once the admin listener is open. */
   readonly adminUrl: () => string;
@@ -110,7 +114,7 @@ export function registerDashboard(app: FastifyInstance, routes: DashboardRoutes)
 
 export function createDashboardParts(options: DashboardPartsOptions): DashboardParts {
   const { config, context, clock, scheduler, logger, meter, page } = options;
-  const { mesh, fleet, index } = context;
+  const { mesh, fleet, index, reloader, drain } = context;
   const { keySha256 } = config.admin;
   const peers = createAdminPeers({
     notes: mesh?.replica.notes,
@@ -124,6 +128,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
   let ownAdmin: string | undefined;
   const overview = createOverview({
     ...{ origin, fleet, index, clock, scheduler },
+    status: () => ({ ...options.readiness(), draining: drain.started, reload: reloader.last ?? null }),
     shared: mesh && {
       ...{ replica: mesh.replica, slots: mesh.slots },
       describe: () => mesh.describe(),
@@ -135,15 +140,22 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     adminOf: (router) => (router === origin.router ? ownAdmin : peers.originOf(router)),
   });
   const prefixes = createPrefixReporter({
-    ...{ index, blockSize: config.prefix.blockSize, clock },
+    ...{ index, blockSize: config.prefix.blockSize, use: context.prefixUse, clock },
     keyOf: (target) => (mesh ? mesh.slots.keyOf(target) : keysByIndex(fleet)(target)),
   });
+  const events = createEventLog({
+    ...{ router: origin.router, fleet, keptMs: historyPoints * historyStepMs, clock, scheduler },
+    members: () => mesh?.members() ?? [],
+    ownerOf: (target) => mesh?.replica.feeds.claimOf(target)?.origin.router,
+    lastReload: () => reloader.last,
+    isDraining: () => drain.started,
+  });
   const history = createHistory({
-    ...{ metrics: context.metrics, clock, scheduler },
+    ...{ metrics: context.metrics, events, clock, scheduler },
     waiting: () => context.admission.counts().reduce((sum, { queued }) => sum + queued, 0),
     takeEventLagMs: () => context.prefix.feeds?.takeWorstLagMs(),
   });
-  const ends: (() => void)[] = [() => overview.stop(), () => peers.stop(), () => history.stop()];
+  const ends: (() => void)[] = [() => overview.stop(), () => peers.stop(), () => history.stop(), () => events.stop()];
   return {
     who,
     peers: () =>
@@ -157,6 +169,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
         router: origin.router,
         document: overview.document.name,
         killCommand: page?.killCommand ?? null,
+        grafana: config.admin.grafana ?? null,
       }),
       files: config.admin.dashboard ? page?.files : undefined,
       origins: () => peers.origins(),

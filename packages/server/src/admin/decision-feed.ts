@@ -64,6 +64,8 @@ export type DecisionBatch = Described<typeof decisionBatch>;
 /** Publishes decisions to watchers. Without watchers it keeps nothing and costs one comparison per decision. */
 export interface DecisionFeed {
   readonly isWatched: boolean;
+  /** The opaque name of a session; null without one. */
+  sessionName(model: string, sessionKey: string | undefined): string | null;
   /** Call it only while `isWatched`. */
   note(decision: DescribedDecision, about: DecidedFor): void;
   /**
@@ -113,7 +115,9 @@ export function createDecisionFeed({ scheduler, seed }: DecisionFeedOptions): De
     skipped = 0;
   };
 
+  const sessionName: DecisionFeed["sessionName"] = (model, key) => (key ? nameOf(seed, model, key) : null);
   return {
+    sessionName,
     get isWatched() {
       return isWatched;
     },
@@ -123,8 +127,7 @@ export function createDecisionFeed({ scheduler, seed }: DecisionFeedOptions): De
         skipped += 1;
         return;
       }
-      const session = sessionKey ? nameOf(seed, decision.model, sessionKey) : null;
-      batch.push({ number, ...decision, requestId, session });
+      batch.push({ number, ...decision, requestId, session: sessionName(decision.model, sessionKey) });
     },
     watch(listener) {
       if (listeners.size >= maxDecisionWatchers) return undefined;
@@ -170,7 +173,10 @@ export function describeDecision(
   };
 }
 
-type Announcing = Pick<RouterContext, "admission" | "clock" | "decisionLog" | "decisions" | "hooks" | "metrics">;
+type Announcing = Pick<
+  RouterContext,
+  "admission" | "clock" | "decisionLog" | "decisions" | "hooks" | "metrics" | "prefixUse"
+>;
 
 /** Tells metrics, log, watchers and hooks of the engine that was chosen for an attempt. */
 export function announceDecision(
@@ -179,12 +185,16 @@ export function announceDecision(
   lifecycle: RequestLifecycle<Target>,
   selection: Selection<Target>,
 ): void {
-  const { decisionLog, decisions, hooks, metrics } = context;
-  const { pool, requestId, features } = plan;
+  const { decisionLog, decisions, hooks, metrics, prefixUse } = context;
+  const { pool, requestId, features, prompt } = plan;
   metrics.decided(pool.policy.name, selection.reason);
   const decision = describeDecision(context, plan, lifecycle);
   decisionLog.name(selection.logged, requestId, decision);
   if (decisions.isWatched) decisions.note(decision, { requestId, sessionKey: features.sessionKey });
+  if (prompt && prefixUse.isWatched && lifecycle.attempts === 0) {
+    const session = decisions.sessionName(pool.model, features.sessionKey);
+    prefixUse.note(prompt, { model: pool.model, class: decision.class, session });
+  }
   hooks?.decided?.({
     requestId,
     model: pool.model,

@@ -3,6 +3,7 @@ import { closed, type Described, nullable, type TSchemaOptions, Type } from "@es
 import type { FastifyInstance } from "fastify";
 import type { RequestMetrics } from "../data-plane/request-metrics.ts";
 import { described } from "../lifecycle/answer-schemas.ts";
+import { type EventLog, fleetEvent } from "./events.ts";
 
 interface HistoryOptions {
   readonly metrics: Pick<RequestMetrics, "totals" | "firstBytes">;
@@ -10,6 +11,7 @@ interface HistoryOptions {
   readonly waiting: () => number;
   /** The longest lag of an engine's event since the last call, in milliseconds; undefined when none came. */
   readonly takeEventLagMs: () => number | undefined;
+  readonly events: Pick<EventLog, "since">;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
 }
@@ -38,10 +40,14 @@ const historyReport = closed(
     nowMs: Type.Number({ description: "The router's clock: milliseconds since the Unix epoch." }),
     atMs: Type.Array(Type.Number(), { description: "At most 900." }),
     ...columns,
+    events: Type.Array(fleetEvent, {
+      description: "What happened to engines and routers, at most 512, the oldest first.",
+    }),
   },
   {
     title: "History",
-    description: "Columns of equal length, the oldest point first; null where nothing was measured.",
+    description:
+      "Columns of equal length, the oldest point first; null where nothing was measured. Events are kept as long.",
   },
 );
 
@@ -59,7 +65,8 @@ export const historyStepMs = 1_000;
 export const historyPoints = 900;
 
 /** Takes a point each second, whether anybody looks or not: it costs microseconds, and what happened unseen is asked for later. */
-export function createHistory({ metrics, waiting, takeEventLagMs, clock, scheduler }: HistoryOptions): History {
+export function createHistory(options: HistoryOptions): History {
+  const { metrics, waiting, takeEventLagMs, events, clock, scheduler } = options;
   const atMs = new Float64Array(historyPoints);
   const values = Object.fromEntries(columnNames.map((name) => [name, new Float32Array(historyPoints)]));
   let taken = 0;
@@ -97,7 +104,8 @@ export function createHistory({ metrics, waiting, takeEventLagMs, clock, schedul
         Column,
         (number | null)[]
       >;
-      return { nowMs: clock.wallMs(), atMs: places.map((place) => atMs[place]!), ...named };
+      const times = places.map((place) => atMs[place]!);
+      return { nowMs: clock.wallMs(), atMs: times, ...named, events: events.since(afterMs) };
     },
     stop: cancel,
   };

@@ -2,6 +2,7 @@ import { type Clock, EspalierError, type TargetIndex } from "@espalier/core";
 import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import { createPrefixMatches, type PrefixIndex } from "@espalier/prefix-index";
 import { maxKnownTargets } from "@espalier/routing";
+import { type PrefixUse, prefixUsers } from "./prefix-use.ts";
 
 const holderReport = closed({
   target: Type.String(),
@@ -25,6 +26,7 @@ const prefixReport = closed({
   /** At most `maxListedHolders`, in the order of targets. */
   holders: Type.Array(holderReport),
   holderCount: Type.Integer(),
+  users: prefixUsers,
 });
 
 export const prefixesReport = closed(
@@ -45,6 +47,7 @@ export interface PrefixReporterOptions {
   readonly blockSize: number;
   /** The key of a target; undefined when unknown. */
   readonly keyOf: (target: TargetIndex) => string | undefined;
+  readonly use: Pick<PrefixUse, "listed">;
   readonly clock: Clock;
 }
 
@@ -59,7 +62,7 @@ export const prefixReportAgeMs = 1_000;
  * comes first, and the others continue it. It throws EspalierError `invalid_value` for another text.
  */
 export function createPrefixReporter(options: PrefixReporterOptions): (below?: string) => PrefixesReport {
-  const { index, blockSize, clock } = options;
+  const { index, blockSize, use, clock } = options;
   const matches = createPrefixMatches(maxKnownTargets);
   let latest: PrefixesReport | undefined;
   let latestBelow: string | undefined;
@@ -92,6 +95,7 @@ export function createPrefixReporter(options: PrefixReporterOptions): (below?: s
         continuations,
         holders: holders.slice(0, maxListedHolders),
         holderCount: holders.length,
+        users: use.listed(hash, blocks),
       };
     });
     latest = { blockSize, prefixes };

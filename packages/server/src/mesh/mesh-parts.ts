@@ -80,7 +80,12 @@ export interface MeshParts extends Startable {
   /** Announces that this router drains, so that others take over its feeds. */
   setDraining(): void;
   /** The other routers. */
-  members(): readonly { readonly router: string; readonly state: Member["state"] }[];
+  members(): readonly {
+    readonly router: string;
+    readonly epoch: number;
+    readonly state: Member["state"];
+    readonly isDraining: boolean;
+  }[];
   describe(): MeshDescription;
 }
 
@@ -154,7 +159,7 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
       return made?.setTls;
     },
     setDraining: () => tier.setDraining(),
-    members: () => backend.members().map(({ origin: { router }, state }) => ({ router, state })),
+    members: () => backend.members().map(({ origin, state, isDraining }) => ({ ...origin, state, isDraining })),
     describe,
   };
 }

@@ -3,7 +3,7 @@ import type { DocumentState, DocumentUpdate, Origin, ReplicatedDocuments } from 
 import * as Y from "yjs";
 
 /** The sections of an overview, a key of its map each. */
-export const overviewSections = ["engines", "load", "links", "prefixes", "queues", "traffic"] as const;
+export const overviewSections = ["engines", "load", "links", "queues", "traffic", "status"] as const;
 
 export type OverviewSection = (typeof overviewSections)[number];
 

@@ -1,9 +1,11 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/core";
-import { describeEngine, type EngineRecord, type Fleet, type Target } from "@espalier/engines";
+import type { EngineRecord, Fleet, Target } from "@espalier/engines";
 import type { Origin } from "@espalier/mesh";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { Replica, TargetSlots } from "@espalier/shared-tree";
 import type { RequestTotals } from "../data-plane/request-metrics.ts";
+import type { Readiness } from "../lifecycle/readiness.ts";
+import type { ReloadOutcome } from "../lifecycle/reloader.ts";
 import type { ClassCounts } from "../routing/admission-parts.ts";
 import type { MeshDescription } from "./describe-mesh.ts";
 import type { OwnRelease } from "./fleet-watch.ts";
@@ -22,8 +24,16 @@ interface OverviewOptions {
   readonly release: () => OwnRelease;
   /** Origin of a router's admin listener, including this one's; undefined while unknown. */
   readonly adminOf: (router: string) => string | undefined;
+  readonly status: () => OwnStatus;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
+}
+
+/** How this router is. */
+interface OwnStatus extends Readiness {
+  readonly draining: boolean;
+  /** The last reload that changed something or failed. */
+  readonly reload: ReloadOutcome | null;
 }
 
 interface OverviewOfShared {
@@ -34,7 +44,7 @@ interface OverviewOfShared {
 
 const refreshMs = 1_000;
 const listedEngines = 128;
-const listedPrefixes = 32;
+const maxReasonLength = 160;
 /** Lag is rounded to this step, so that small changes cause no writes. */
 const lagStepMs = 5;
 
@@ -57,9 +67,9 @@ export function createOverview(options: OverviewOptions): Overview {
       engines: enginesOf(options),
       load: loadOf(options),
       links: linksOf(options),
-      prefixes: prefixesOf(options),
       queues: queuesOf(options),
       traffic: trafficOf(options),
+      status: options.status(),
     });
   };
   let followers = 0;
@@ -101,10 +111,12 @@ function describeOne({ shared, index }: OverviewOptions, engine: EngineRecord) {
     placed: index.placements.blockCount(target.index),
     ...signalsOf(target),
   }));
-  const reason = state === "up" ? "" : engine.stateReason.slice(0, 160);
-  const breaker = describeEngine(engine).breaker.state;
+  const reason = state === "up" ? "" : engine.stateReason.slice(0, maxReasonLength);
+  const sinceMs = engine.stateSinceWallMs;
+  const { breaker } = engine;
+  const failing = { breaker: breaker.state, breakerReason: breaker.reason.slice(0, maxReasonLength) };
   const place = { region: engine.region ?? null, networkMs: rounded(engine.networkMs, 1) };
-  return { id, state, reason, draining, breaker, role, models, ...place, read };
+  return { id, state, reason, sinceMs, draining, ...failing, role, models, ...place, read };
 }
 
 function signalsOf({ signals, exclusion }: Target) {
@@ -150,16 +162,6 @@ function linksOf({ origin, shared, adminOf, release }: OverviewOptions) {
 
 function inSteps(milliseconds: number | null): number | null {
   return milliseconds === null ? null : Math.round(milliseconds / lagStepMs) * lagStepMs;
-}
-
-function prefixesOf({ index, shared, fleet, clock }: OverviewOptions) {
-  const keyOf = shared ? (slot: number) => shared.slots.keyOf(slot) : keysByIndex(fleet);
-  return index.largestSharedPrefixes(listedPrefixes, clock.nowMs()).map(({ hash, blocks, targets, continuations }) => ({
-    hash: [...hash].map((word) => word.toString(16).padStart(8, "0")).join(""),
-    blocks,
-    targets: targets.map((slot) => keyOf(slot) ?? null),
-    continuations,
-  }));
 }
 
 /** Target keys by index, for a router that shares nothing. */

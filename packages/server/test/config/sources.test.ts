@@ -141,6 +141,7 @@ const samples: Readonly<Record<string, string>> = {
   "admin.tls.key-file": "/admin-key",
   "admin.tls.ca-file": "/admin-ca",
   "admin.dashboard": "false",
+  "admin.grafana": "https://grafana.example/d/espalier",
   "endpoint-picker.host": "127.0.0.8",
   "endpoint-picker.port": "9002",
   "endpoint-picker.health-port": "1",

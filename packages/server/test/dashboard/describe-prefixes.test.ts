@@ -1,6 +1,6 @@
 import { asTargetIndex } from "@espalier/core";
 import { createPrefixIndex, tier } from "@espalier/prefix-index";
-import { maxKnownTargets } from "@espalier/routing";
+import { maxKnownTargets, type PromptBlocks } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import {
@@ -9,13 +9,15 @@ import {
   maxListedPrefixes,
   prefixReportAgeMs,
 } from "../../src/admin/prefix-report.ts";
+import { countedMs, createPrefixUse, maxCountedPrefixes, maxPrefixUsers } from "../../src/admin/prefix-use.ts";
 import { chainOf } from "../mesh/mesh-rig.ts";
 
 function start() {
   const { clock, scheduler: _, advance } = createVirtualTime();
   const index = createPrefixIndex({ maxTargets: maxKnownTargets, maxBlocks: 100_000, maxSets: 1_000 });
+  const use = createPrefixUse(clock);
   const report = createPrefixReporter({
-    ...{ index, blockSize: 16, clock },
+    ...{ index, blockSize: 16, use, clock },
     keyOf: (target) => (target < 200 ? `engine-${target}` : undefined),
   });
   const place = (target: number, words: Uint32Array): void => {
@@ -25,7 +27,9 @@ function start() {
   const hold = (target: number, words: Uint32Array): void => {
     index.storeFacts(target, tier.gpu, words, 0, words.length / 2);
   };
-  return { report, place, hold, advance };
+  const ask = (words: Uint32Array, model = "m", className: string | null = "batch", session: string | null = null) =>
+    use.note({ chain: words, blockCount: words.length / 2 } as PromptBlocks, { model, class: className, session });
+  return { report, place, hold, advance, use, ask };
 }
 
 const hashOf = (words: Uint32Array): string =>
@@ -45,6 +49,7 @@ test("who holds a prefix, and how that is known", () => {
     prefixes: [
       {
         ...{ hash: hashOf(words), blocks: 20, parent: null, continuations: 0, holderCount: 3 },
+        users: { sinceMs: expect.any(Number), requests: 0, by: [], sessions: [] },
         holders: [
           { target: "engine-1", isFact: false, isPlaced: true },
           { target: "engine-2", isFact: true, isPlaced: true },
@@ -113,4 +118,55 @@ test("targets that have no name any more are left out", () => {
   place(1, words);
   place(300, words);
   expect(report().prefixes[0]?.holders.map(({ target }) => target)).toEqual(["engine-1"]);
+});
+
+test("who asks for a prefix, by model and class, and in which sessions; others are not counted", () => {
+  const { report, place, ask, use, advance } = start();
+  const [system, question] = [chainOf(1, 20), chainOf(2, 5)];
+  for (const target of [1, 2]) place(target, system);
+  expect(use.isWatched).toBe(false);
+  report();
+  expect(use.isWatched).toBe(true);
+  ask(join(system, question), "m", "interactive", "s1");
+  ask(system, "m", "interactive", "s2");
+  ask(system, "m", null);
+  ask(join(question, system));
+  ask(system.slice(0, 38));
+  advance(prefixReportAgeMs);
+  const { users } = report().prefixes[0]!;
+  expect(users).toMatchObject({ requests: 3, sessions: ["s1", "s2"] });
+  expect(users.by).toEqual([
+    { model: "m", class: "interactive", requests: 2 },
+    { model: "m", class: null, requests: 1 },
+  ]);
+});
+
+test("one user, one session and one prefix too many", () => {
+  const { use, ask } = start();
+  const words = chainOf(1, 4);
+  use.listed(words.slice(-2), 4);
+  for (let at = 0; at <= maxPrefixUsers; at++) ask(words, `m${at}`, null, `s${at}`);
+  const { requests, by, sessions } = use.listed(words.slice(-2), 4);
+  expect(requests).toBe(maxPrefixUsers + 1);
+  expect([by.length, by.at(-1)!.model]).toEqual([maxPrefixUsers, `m${maxPrefixUsers - 1}`]);
+  expect([sessions.length, sessions[0], sessions.at(-1)]).toEqual([maxPrefixUsers, "s1", `s${maxPrefixUsers}`]);
+
+  for (let at = 1; at < maxCountedPrefixes; at++) use.listed(Uint32Array.of(at, 0), 1);
+  const late = chainOf(9, 1);
+  for (const known of [0, 0]) {
+    ask(late);
+    expect(use.listed(late, 1).requests).toBe(known);
+  }
+  ask(words);
+  expect(use.listed(words.slice(-2), 4).requests).toBe(maxPrefixUsers + 2);
+});
+
+test("a prefix that nobody lists any more is not counted any more", () => {
+  const { use, ask, advance } = start();
+  const words = chainOf(1, 4);
+  use.listed(words.slice(-2), 4);
+  advance(countedMs + 1);
+  ask(words);
+  expect(use.isWatched).toBe(false);
+  expect(use.listed(words.slice(-2), 4).requests).toBe(0);
 });

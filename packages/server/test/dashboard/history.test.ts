@@ -10,7 +10,10 @@ function start() {
   const metrics = createRequestMetrics(silentMeter);
   let waiting = 0;
   let lagMs: number | undefined;
-  const history = createHistory({ metrics, waiting: () => waiting, takeEventLagMs: () => lagMs, ...time });
+  const events = {
+    since: (afterMs: number) => [{ atMs: afterMs, kind: "router_started", subject: "r", detail: "" } as const],
+  };
+  const history = createHistory({ metrics, waiting: () => waiting, takeEventLagMs: () => lagMs, events, ...time });
   const finish = (firstByteMs: number, outcome: RequestOutcome = "answered"): void =>
     metrics.finished(
       "chat",
@@ -33,7 +36,8 @@ test("a point each second has what happened since the one before, and nothing wh
   time.advance(historyStepMs);
   set({ waiting: 0, lagMs: undefined });
   time.advance(historyStepMs);
-  const { firstByteP50Ms, firstByteP99Ms, atMs, nowMs, ...more } = history.report(0);
+  const { firstByteP50Ms, firstByteP99Ms, atMs, nowMs, events, ...more } = history.report(0);
+  expect(events).toEqual([{ atMs: 0, kind: "router_started", subject: "r", detail: "" }]);
   expect(more).toEqual({
     ...{ requestsPerS: [8, 0], refusedPerS: [2, 0], failedPerS: [1, 0], cutPerS: [1, 0] },
     ...{ promptTokensPerS: [800, 0], cachedTokensPerS: [200, 0] },

@@ -96,11 +96,11 @@ test("a section of exactly the bound is shown, one byte more is replaced by a no
   const { time, overview } = makeOverview();
   const reader = follow(overview);
   const fitting = "x".repeat(maxOverviewSectionBytes - 2);
-  overview.set({ prefixes: fitting });
-  expect(shown(reader)).toEqual({ prefixes: fitting });
+  overview.set({ engines: fitting });
+  expect(shown(reader)).toEqual({ engines: fitting });
   time.advance(overviewIntervalMs);
-  overview.set({ prefixes: `${fitting}x` });
-  expect(shown(reader)).toEqual({ prefixes: { tooLarge: true, sizeBytes: maxOverviewSectionBytes + 1 } });
+  overview.set({ engines: `${fitting}x` });
+  expect(shown(reader)).toEqual({ engines: { tooLarge: true, sizeBytes: maxOverviewSectionBytes + 1 } });
 });
 
 test("a reader of an earlier epoch takes over what the later one says, whatever it held", () => {

@@ -1,6 +1,5 @@
-import { asTargetIndex } from "@espalier/core";
 import { tier } from "@espalier/prefix-index";
-import { afterEach, expect, test, vi } from "vitest";
+import { afterEach, expect, test } from "vitest";
 import type { MeshDescription } from "../../src/mesh/describe-mesh.ts";
 import { createOverview } from "../../src/mesh/overview.ts";
 import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
@@ -46,6 +45,7 @@ async function startOverview({ isShared = true, isFollowed = true } = {}) {
     queues: () => [{ name: "batch", queued, waited: 0, waitedMs: 0, shed: 0 }],
     totals: () => totals,
     inFlight: () => 0,
+    status: () => ({ ready: false, reasons: ["no engine is known"], draining: false, reload: null }),
     release: () => ({ version: "9.9.9", settings: "0" }),
     adminOf: (router) => `http://${router}.example:9090`,
   });
@@ -84,21 +84,20 @@ test("it is named after the router, and empty until somebody follows it", async 
 });
 
 /**
- * Symptom: a router that nobody looked at spent milliseconds of each second on its event loop. Mechanism: the summary, with the
- * prefixes that most share, was made whether anybody followed it or not.
+ * Symptom: a router that nobody looked at spent milliseconds of each second on its event loop. Mechanism: the summary was made
+ * whether anybody followed it or not.
  */
 test("without followers nothing is computed; the first one gets a fresh one at once, and when the last has gone it ends", async () => {
-  const { apply, index, made, overview, refresh, setMembers, texts, time, updates } = await startOverview({
+  const { apply, made, overview, refresh, setMembers, texts, time, updates } = await startOverview({
     isFollowed: false,
   });
-  const sharing = vi.spyOn(index, "largestSharedPrefixes");
   await apply(specOf("engine-a"));
   for (let at = 0; at < 5; at++) await refresh();
-  expect([made(), sharing.mock.calls.length, updates()]).toEqual([0, 0, 0]);
+  expect([made(), updates()]).toEqual([0, 0]);
 
   setMembers([member]);
   const unfollow = overview.document.onFollowed();
-  expect([made(), sharing.mock.calls.length]).toEqual([1, 1]);
+  expect(made()).toBe(1);
   for (const word of ["engine-a", "r2"]) expect(texts()).toContain(word);
 
   const unfollowOther = overview.document.onFollowed();
@@ -110,7 +109,7 @@ test("without followers nothing is computed; the first one gets a fresh one at o
   expect(made()).toBe(5);
   unfollowOther();
   await time.advanceAsync(60_000);
-  expect([made(), sharing.mock.calls.length]).toEqual([5, 5]);
+  expect(made()).toBe(5);
 
   setMembers([member, { ...member, router: "r3" }]);
   overview.document.onFollowed();
@@ -195,7 +194,7 @@ test("a router that shares nothing tells of its engines, its own load and what w
   await refresh();
   const seen = texts();
   for (const word of ["engine-a", "engine-b", "http://r1.example:9090"]) expect(seen, word).toContain(word);
-  expect(seen).toContain([...chainOf(7, 20).slice(-2)].map((word) => word.toString(16).padStart(8, "0")).join(""));
+  expect(seen).toMatch(/placed.{1,4}\x14/s);
 });
 
 test("loads: this router's own and those of others", async () => {
@@ -211,19 +210,10 @@ test("loads: this router's own and those of others", async () => {
   expect(updates()).toBe(before + 2);
 });
 
-test("the largest shared prefix, with the targets that it is on by name", async () => {
-  const { index, slots, refresh, texts, time } = await startOverview();
-  const names = ["engine-a", "engine-b"];
-  const chain = chainOf(7, 20);
-  for (const name of names) {
-    const slot = asTargetIndex(slots.slotOf(name));
-    index.placements.setCapacity(slot, 1_000);
-    index.place(slot, chain, 20, { nowMs: time.clock.nowMs(), ttlMs: 60_000 });
-  }
+test("whether it is ready, and why not", async () => {
+  const { refresh, texts } = await startOverview();
   await refresh();
-  const hash = [...chain.slice(-2)].map((word) => word.toString(16).padStart(8, "0")).join("");
-  expect(texts()).toContain(hash);
-  for (const name of names) expect(texts()).toContain(name);
+  expect(texts()).toContain("no engine is known");
 });
 
 test("128 engines are listed, one more is not", async () => {
@@ -231,23 +221,6 @@ test("128 engines are listed, one more is not", async () => {
   await apply(...Array.from({ length: 129 }, (_, at) => specOf(`engine-${1_000 + at}`)));
   await refresh();
   expect([texts().includes("engine-1127"), texts().includes("engine-1128")]).toEqual([true, false]);
-});
-
-test("32 prefixes are listed, the largest; one more is not", async () => {
-  const { index, slots, refresh, texts, time } = await startOverview();
-  const hashes: string[] = [];
-  for (let seed = 0; seed < 33; seed++) {
-    const chain = chainOf(100 + seed, 40 - seed);
-    hashes.push([...chain.slice(-2)].map((word) => word.toString(16).padStart(8, "0")).join(""));
-    for (const name of ["engine-a", "engine-b"]) {
-      const slot = asTargetIndex(slots.slotOf(name));
-      index.placements.setCapacity(slot, 5_000);
-      index.place(slot, chain, 40 - seed, { nowMs: time.clock.nowMs(), ttlMs: 60_000 });
-    }
-  }
-  await refresh();
-  const seen = texts();
-  expect(hashes.map((hash) => seen.includes(hash))).toEqual([...Array(32).fill(true), false]);
 });
 
 test("the document stays as small as what it shows, however long the router runs", async () => {

@@ -88,6 +88,14 @@ const adminSection = section("Listener for operators, with the admin API, the me
   ),
   tls: tls("admin"),
   dashboard: flag({ description: "Serve the dashboard on the admin listener, at `/dashboard/`.", default: true }),
+  grafana: Type.Optional(
+    text({
+      description: "URL of the Grafana that has more than the dashboard's 15 minutes: the dashboard links to it.",
+      maxLength: 512,
+      pattern: "^https?://[^\\s\"'<>]+$",
+      expected: "an http:// or https:// URL",
+    }),
+  ),
 });
 
 /** The admin key is kept as its hash only, and the address as its origin, which browsers send. */

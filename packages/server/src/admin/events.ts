@@ -1,0 +1,158 @@
+import type { Cancel, Clock, Scheduler } from "@espalier/core";
+import { closed, type Described, Type } from "@espalier/core/schema";
+import { type EngineRecord, type Fleet, isEngineAsleep } from "@espalier/engines";
+import type { ReloadOutcome } from "../lifecycle/reloader.ts";
+import type { MeshParts } from "../mesh/mesh-parts.ts";
+
+const kinds = [
+  "engine_up",
+  "engine_down",
+  "engine_unreachable",
+  "engine_removed",
+  "engine_draining",
+  "engine_undrained",
+  "engine_restarted",
+  "engine_asleep",
+  "engine_awake",
+  "circuit_open",
+  "circuit_closed",
+  "feed_taken_over",
+  "router_started",
+  "router_joined",
+  "router_restarted",
+  "router_draining",
+  "router_left",
+  "router_lost",
+  "reloaded",
+  "reload_failed",
+] as const;
+
+type EventKind = (typeof kinds)[number];
+
+export const fleetEvent = closed({
+  atMs: Type.Number({ description: "Milliseconds since the Unix epoch, on the router's clock." }),
+  kind: Type.Enum(kinds),
+  subject: Type.String({ description: "The engine or the router." }),
+  detail: Type.String({ description: "The reason, or what changed; may be empty." }),
+});
+
+type FleetEvent = Described<typeof fleetEvent>;
+
+/** What happened to engines and routers, as one router saw it. */
+export interface EventLog {
+  /** @param afterMs only later events, on the router's wall clock; the oldest first */
+  since(afterMs: number): readonly FleetEvent[];
+  stop(): void;
+}
+
+export interface EventLogOptions {
+  /** This router. */
+  readonly router: string;
+  readonly fleet: Pick<Fleet, "engines" | "onChange">;
+  readonly members: MeshParts["members"];
+  /** The router that reads a target's KV events; undefined for none. */
+  readonly ownerOf: (target: string) => string | undefined;
+  readonly lastReload: () => ReloadOutcome | undefined;
+  readonly isDraining: () => boolean;
+  /** How long events are kept. */
+  readonly keptMs: number;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+}
+
+/** Most events that are kept. */
+export const maxEvents = 512;
+const maxDetailLength = 160;
+const lookEveryMs = 1_000;
+
+/** Engines report changes themselves; routers, feeds, reloads and the drain are compared with the second before. */
+export function createEventLog(options: EventLogOptions): EventLog {
+  const { router, fleet, keptMs, clock, scheduler } = options;
+  const events: FleetEvent[] = [];
+  let members: ReadonlyMap<string, ReturnType<MeshParts["members"]>[number]> = new Map();
+  let owners: ReadonlyMap<string, string> = new Map();
+  let reload = options.lastReload();
+  let isDraining = false;
+
+  const note = (kind: EventKind, subject: string, detail = ""): void => {
+    events.push({ atMs: clock.wallMs(), kind, subject, detail: detail.slice(0, maxDetailLength) });
+    if (events.length > maxEvents) events.shift();
+  };
+  /** Notes an event unless the latest one of this pair says the same; `isNews`: without one, too. */
+  const turn = (kind: EventKind, opposite: EventKind, subject: string, isNews: boolean, detail = ""): void => {
+    const last = events.findLast((event) => event.subject === subject && [kind, opposite].includes(event.kind));
+    if (last ? last.kind !== kind : isNews) note(kind, subject, detail);
+  };
+  const cancelFleet = fleet.onChange((change, engine) => {
+    const { id, state, stateReason, draining, breaker } = engine;
+    if (change === "state" && state !== "starting") note(`engine_${state}`, id, state === "up" ? "" : stateReason);
+    if (change === "restarted") note("engine_restarted", id);
+    if (change === "draining") note(draining ? "engine_draining" : "engine_undrained", id);
+    if (change === "asleep") noteSleep(engine);
+    if (change !== "breaker") return;
+    if (breaker.state === "open") turn("circuit_open", "circuit_closed", id, true, breaker.reason);
+    if (breaker.state === "closed") turn("circuit_closed", "circuit_open", id, false);
+  });
+  const noteSleep = (engine: EngineRecord): void => {
+    if (isEngineAsleep(engine)) turn("engine_asleep", "engine_awake", engine.id, true);
+    else turn("engine_awake", "engine_asleep", engine.id, false);
+  };
+
+  const lookAtRouters = (): void => {
+    const now = new Map(options.members().map((member) => [member.router, member]));
+    for (const [name, { epoch, state, isDraining: drains }] of now) {
+      const before = members.get(name);
+      const wasThere = isThere(before);
+      if (state === "alive" && before && before.epoch !== epoch) note("router_restarted", name);
+      else if (state === "alive" && !wasThere) note("router_joined", name);
+      else if (wasThere && state === "left") note("router_left", name);
+      else if (wasThere && state === "down") note("router_lost", name);
+      if (isThere(now.get(name)) && drains && before?.isDraining !== true) note("router_draining", name);
+    }
+    for (const [name, before] of members) if (isThere(before) && !now.has(name)) note("router_lost", name);
+    members = now;
+  };
+  const lookAtFeeds = (): void => {
+    const now = new Map<string, string>();
+    for (const { key } of fleet.engines.flatMap(({ targets }) => targets)) {
+      const before = owners.get(key);
+      // Between two readers there is none for a while.
+      const owner = options.ownerOf(key) ?? before;
+      if (owner !== undefined) now.set(key, owner);
+      if (before !== undefined && owner !== before) note("feed_taken_over", key, `${before} → ${owner}`);
+    }
+    owners = now;
+  };
+  const lookAtRouter = (): void => {
+    const last = options.lastReload();
+    if (last && last !== reload) note(last.error ? "reload_failed" : "reloaded", router, outcomeOf(last));
+    reload = last;
+    if (options.isDraining() && !isDraining) note("router_draining", router);
+    isDraining = options.isDraining();
+  };
+  const cancel: Cancel = scheduler.every(lookEveryMs, () => {
+    lookAtRouters();
+    lookAtFeeds();
+    lookAtRouter();
+  });
+  note("router_started", router);
+  return {
+    since(afterMs) {
+      const oldestMs = Math.max(afterMs, clock.wallMs() - keptMs);
+      return events.filter(({ atMs }) => atMs > oldestMs);
+    },
+    stop() {
+      cancel();
+      cancelFleet();
+    },
+  };
+}
+
+const isThere = (member: { readonly state: string } | undefined): boolean =>
+  member?.state === "alive" || member?.state === "suspect";
+
+function outcomeOf({ applied, needsRestart, error }: ReloadOutcome): string {
+  if (error) return error.message;
+  const waiting = needsRestart.length > 0 ? [`needs a restart: ${needsRestart.join(", ")}`] : [];
+  return [...(applied.length > 0 ? [applied.join(", ")] : []), ...waiting].join("; ");
+}

@@ -65,6 +65,22 @@ export function createPolicy(
     throw new EspalierError("config_invalid", `policy: "${name}" is none of ${names}`, { param: "policy" });
   }
   const definition = definitions[name as PolicyName];
+  const policy = definition.create(readOptions(name, definition, options));
+  const { readsPrefixes, readsActiveBlocks, metricsEveryMs } = definition;
+  return { ...policy, readsPrefixes, readsActiveBlocks, metricsEveryMs };
+}
+
+/**
+ * Checks the options of a policy.
+ *
+ * @returns the value of an option by its name
+ * @throws EspalierError `config_invalid`
+ */
+export function readOptions(
+  name: string,
+  definition: Pick<PolicyDefinition, "options">,
+  options: Readonly<Record<string, unknown>>,
+): (name: string) => number {
   const values = new Map(definition.options.map((option) => [option.name, option.default]));
   for (const [optionName, value] of Object.entries(options)) {
     const option = definition.options.find((one) => one.name === optionName);
@@ -73,13 +89,11 @@ export function createPolicy(
     if (number === undefined) throw invalid(optionName, `must be ${option.range}`);
     values.set(optionName, number);
   }
-  const policy = definition.create((optionName) => {
+  return (optionName) => {
     const value = values.get(optionName);
     if (value === undefined) throw new EspalierError("internal_error", `policy ${name} lacks option ${optionName}`);
     return value;
-  });
-  const { readsPrefixes, readsActiveBlocks, metricsEveryMs } = definition;
-  return { ...policy, readsPrefixes, readsActiveBlocks, metricsEveryMs };
+  };
 }
 
 /** @returns undefined for an invalid value */

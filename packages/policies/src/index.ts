@@ -2,6 +2,7 @@
  * Pure scorers and pickers, and the named routing policies built from them. Filters narrow the candidates, the weighted
  * sum of scorers is each candidate's cost, and a picker takes one.
  */
+export { createPolicyWithout, defaultPolicyParts } from "./ablation.ts";
 export {
   adapterState,
   type CandidateColumn,

@@ -15,6 +15,15 @@ export {
   runOpenLoop,
   type TimedJob,
 } from "./load-driver/index.ts";
+export {
+  type AblatedPart,
+  type Ablation,
+  type AblationEffect,
+  type AblationRun,
+  ablationFigures,
+  compareWithWhole,
+  isReached,
+} from "./measure/ablation.ts";
 export { type FaultPhases, faultPhases } from "./measure/fault-phases.ts";
 export { findKnee, type Knee, kneeLoad } from "./measure/knee.ts";
 export {

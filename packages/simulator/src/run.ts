@@ -48,6 +48,8 @@ export interface RunOptions {
   readonly policyOptions?: Readonly<Record<string, number | string>>;
   /** Policies that are not in the catalogue, by name. What one throws ends the run. */
   readonly customPolicies?: CustomPolicies;
+  /** The part of `predicted_latency`, the policy, that is left out. */
+  readonly without?: string;
   readonly routers: number;
   readonly engines: number;
   readonly sharing: Sharing;

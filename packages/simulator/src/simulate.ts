@@ -180,6 +180,7 @@ class Run {
       ...(this.#placement && { placement: this.#placement }),
       policyOptions: policyOptionsOf(options),
       ...(options.customPolicies && { customPolicies: options.customPolicies }),
+      ...(options.without !== undefined && { without: options.without }),
       pull: pullOf(options),
       llmdRule: variantOf(options).llmdRule,
       ...splitOf(options),

@@ -23,6 +23,7 @@ import { sloOption } from "../cli/objectives.ts";
 import { oneOf, readName, UsageError } from "../cli/read-flags.ts";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { abortOnSignal } from "../signals.ts";
+import { runAblation } from "../simulate/ablation.ts";
 import { executeJobs } from "../simulate/execute-jobs.ts";
 import { figureOf } from "../simulate/figures.ts";
 import { writeReport } from "../simulate/report.ts";
@@ -30,6 +31,7 @@ import { reportBudgetMs, reportPlan } from "../simulate/report-plan.ts";
 import type { RunOutcome } from "../simulate/run-job.ts";
 import { type FoundKnee, findVariant, noteFailures, prepareRuns } from "../simulate/run-plan.ts";
 import {
+  type AblationCommand,
   type ReportCommand,
   type RunCommand,
   readSimulateOptions,
@@ -50,11 +52,12 @@ export function registerSimulate(program: Command): void {
         "clients. Runs are made in parallel processes; the table has the medians over seeds. " +
         "The gap to one all-knowing router is found by a run of that, and the policy random is always compared as well. " +
         "Exits with 1 when a run failed, or had no request that succeeded. With worst-case in place of a scenario, it says " +
-        "how far each policy is behind the best one at worst, over all that policies are judged by.",
+        "how far each policy is behind the best one at worst, over all that policies are judged by. With ablation, it " +
+        "says what each part of the default policy earns there.",
     )
     .argument(
       "[scenario]",
-      "what is run: one of --list, or a file of your own (.json); worst-case judges policies by all of them",
+      "what is run: one of --list, or a file of your own (.json); worst-case judges policies by all of them, ablation the parts of the default policy",
     )
     .optionsGroup("Scenario:")
     .option("--list", "show the scenarios")
@@ -108,10 +111,15 @@ export function registerSimulate(program: Command): void {
     .option("--jobs <n>", "runs at a time (default: as many as there are cores)")
     .option(
       "--report",
-      "run all scenarios, or the one that is named, and rewrite their part of docs/BENCHMARKS.md; 30 minutes at most",
+      "run all scenarios, or the one that is named, and rewrite their part of docs/BENCHMARKS.md; 30 minutes at most. " +
+        "With ablation: write docs/benchmarks/ablation.md",
     )
-    .option("--quick", "a report, or worst-case, in at most 3 minutes")
-    .option("--only <scenarios>", "of worst-case: the scenarios by which policies are judged, separated by commas")
+    .option("--quick", "a report, or worst-case, in at most 3 minutes; ablation with the same cases")
+    .option(
+      "--only <scenarios>",
+      "of worst-case and ablation: the scenarios by which policies are judged, separated by commas",
+    )
+    .option("--without <parts>", "of ablation: the parts to leave out, separated by commas (default: each)")
     .action(async (name: string | undefined, flags: SimulateFlags) => simulate(name, flags));
 }
 
@@ -120,6 +128,7 @@ async function simulate(name: string | undefined, flags: SimulateFlags): Promise
   if (command.kind === "list") list(flags.json ?? false);
   else if (command.kind === "report") await report(command);
   else if (command.kind === "worst-case") await worstCase(command);
+  else if (command.kind === "ablation") await ablate(command);
   else if (command.kind === "write-trace") await writeTrace(command);
   else await run(command, flags);
 }
@@ -174,6 +183,11 @@ async function report({ scenario: only, isQuick, jobs, traces }: ReportCommand):
 
 async function worstCase(command: WorstCaseCommand): Promise<void> {
   const isWhole = await runWorstCase(command, abortOnSignal());
+  if (!isWhole) process.exitCode = 1;
+}
+
+async function ablate(command: AblationCommand): Promise<void> {
+  const isWhole = await runAblation(command, { docs: "docs", signal: abortOnSignal() });
   if (!isWhole) process.exitCode = 1;
 }
 

@@ -10,7 +10,7 @@ import { commandOf, type ReportEntry } from "./report-plan.ts";
 import { noteFailures, prepareRuns } from "./run-plan.ts";
 import { readSelection } from "./simulate-options.ts";
 import { loadScenario } from "./simulated-scenario.ts";
-import { boundsNotes, columnsOf, documentCell, extraTables, type TextTable } from "./tables.ts";
+import { boundsNotes, columnsOf, documentCell, extraTables, markdown, type TextTable } from "./tables.ts";
 
 interface ReportOptions {
   readonly plan: readonly ReportEntry[];
@@ -165,12 +165,6 @@ function rowTable(medians: readonly MedianRow[]): readonly string[] {
     columns.map(({ header }) => header),
     medians.map((row) => columns.map((column) => documentCell(column, row))),
   );
-}
-
-function markdown(headers: readonly string[], lines: readonly (readonly string[])[]): readonly string[] {
-  const line = (cells: readonly string[]): string =>
-    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-  return [line(headers), `|${headers.map(() => "---").join("|")}|`, ...lines.map(line)];
 }
 
 /**

@@ -44,6 +44,8 @@ interface JobOfFleet {
 /** One run, in the form sent to a child process. */
 export interface RunJob extends JobOfFleet {
   readonly kind: "run";
+  /** The part of the default policy that is left out. */
+  readonly without?: string | undefined;
   /** Share of the knee, if the scale was derived from it. */
   readonly load: number | undefined;
   /** Multiplies arrival rates, or clients of a closed loop. */
@@ -159,5 +161,6 @@ function runOptions(job: SimJob, { scenario, trace, customPolicies }: SimulatedS
     ...(job.kind === "run" && job.users !== undefined ? { users: job.users } : {}),
     ...(trace === undefined ? {} : { trace }),
     ...(customPolicies === undefined ? {} : { customPolicies }),
+    ...(job.kind === "run" && job.without !== undefined ? { without: job.without } : {}),
   };
 }

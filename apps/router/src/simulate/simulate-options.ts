@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import { dirname, resolve } from "node:path";
-import { policyNames } from "@espalier/policies";
+import { defaultPolicyParts, policyNames } from "@espalier/policies";
 import {
   linkModels,
   maxFleetEngines,
@@ -12,7 +12,7 @@ import {
 import { readObjectives } from "../cli/objectives.ts";
 import { readCount, readDurationMs, readName, readNumber, UsageError } from "../cli/read-flags.ts";
 import { reportPlan } from "./report-plan.ts";
-import { simulatedPolicies, worstCaseName } from "./simulated-scenario.ts";
+import { ablationName, simulatedPolicies, worstCaseName } from "./simulated-scenario.ts";
 import { readWhatIfs, type WhatIf } from "./what-if.ts";
 import { type WorstCaseSelection, worstCasePlan } from "./worst-case-plan.ts";
 
@@ -45,6 +45,7 @@ export interface SimulateFlags {
   readonly report?: boolean;
   readonly quick?: boolean;
   readonly only?: string;
+  readonly without?: string;
   readonly writeTrace?: string;
 }
 
@@ -86,6 +87,8 @@ export interface ReportCommand {
 
 export type WorstCaseCommand = ReturnType<typeof readWorstCase>;
 
+export type AblationCommand = ReturnType<typeof readAblation>;
+
 export type WriteTraceCommand = ReturnType<typeof readWriteTrace>;
 
 /** The parsed options of `espalier simulate`. */
@@ -94,6 +97,7 @@ export type SimulateCommand =
   | ReportCommand
   | RunCommand
   | WorstCaseCommand
+  | AblationCommand
   | WriteTraceCommand;
 
 export const maxSeeds = 100;
@@ -116,6 +120,7 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
   if (flags.list) return alone({ kind: "list" }, "--list", scenario, flags, ["list", "json"]);
   const jobs =
     flags.jobs === undefined ? Math.min(availableParallelism(), maxJobs) : readCount(flags.jobs, "--jobs", maxJobs);
+  if (scenario === ablationName) return readAblation(flags, jobs);
   if (flags.report) {
     if (scenario !== undefined) readName(scenario, "--report", reported);
     const traces = flags.trace === undefined ? "." : dirname(flags.trace);
@@ -124,8 +129,9 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
   }
   if (scenario === worstCaseName) return readWorstCase(flags, jobs);
   if (flags.writeTrace !== undefined) return readWriteTrace(scenario, flags.writeTrace, flags);
-  if (flags.only !== undefined) throw new UsageError(`--only: goes with ${worstCaseName} only`);
-  if (flags.quick) throw new UsageError(`--quick: goes with --report and ${worstCaseName} only`);
+  if (flags.only !== undefined) throw new UsageError(`--only: goes with ${worstCaseName} and ${ablationName} only`);
+  if (flags.without !== undefined) throw new UsageError(`--without: goes with ${ablationName} only`);
+  if (flags.quick) throw new UsageError(`--quick: goes with --report, ${worstCaseName} and ${ablationName} only`);
   if (scenario === undefined && flags.trace === undefined)
     throw new UsageError("name a scenario (--list shows them), or give a --trace of your own");
   if (flags.fleet !== undefined && flags.variant !== undefined)
@@ -153,18 +159,46 @@ export function readSimulateOptions(scenario: string | undefined, flags: Simulat
 const worstCaseFlags = ["policy", "routers", "seeds", "jobs", "only", "quick", "trace", "json"] as const;
 
 function readWorstCase(flags: SimulateFlags, jobs: number) {
-  const { only, quick: isQuick = false, trace = ".", json: isJson = false } = flags;
+  const { trace = ".", json: isJson = false } = flags;
   const isAll = flags.policy === undefined || flags.policy.trim() === "all";
   const selection: WorstCaseSelection = {
     policies: isAll ? policyNames : (listOf(flags.policy, (word) => readName(word, "--policy", policyNames)) ?? []),
-    routers: listOf(flags.routers, (word) => readCount(word, "--routers", maxFleetRouters)) ?? [1, 8],
-    seeds: flags.seeds === undefined ? (isQuick ? 1 : 3) : readCount(flags.seeds, "--seeds", maxSeeds),
-    isQuick,
-    only: listOf(only, (word) => readName(word, "--only", judgedScenarios)),
+    ...readCases(flags, flags.quick ? 1 : 3),
   };
   /** `trace` is a trace, or the folder with the traces; `jobs` is of concurrent runs. */
   const command = { kind: "worst-case", selection, trace, jobs, isJson } as const;
   return alone(command, worstCaseName, undefined, flags, worstCaseFlags);
+}
+
+/** The flags of a comparison of the default policy with itself without each of its parts. */
+const ablationFlags = ["without", "routers", "seeds", "jobs", "only", "quick", "trace", "json", "report"] as const;
+
+function readAblation(flags: SimulateFlags, jobs: number) {
+  const { trace = ".", json: isJson = false, report: isReport = false } = flags;
+  if (isJson && isReport) throw new UsageError("--json: does not go with --report");
+  const without = listOf(flags.without, (word) => readName(word, "--without", defaultPolicyParts));
+  /** Three seeds, for a quick one too: the spread of one says nothing. */
+  const cases = readCases(flags, 3);
+  const command = {
+    kind: "ablation",
+    without: without ?? defaultPolicyParts,
+    cases,
+    trace,
+    jobs,
+    isJson,
+    isReport,
+  } as const;
+  return alone(command, ablationName, undefined, flags, ablationFlags);
+}
+
+/** Which cases are run, and how often. */
+function readCases(flags: SimulateFlags, usualSeeds: number): Omit<WorstCaseSelection, "policies"> {
+  return {
+    routers: listOf(flags.routers, (word) => readCount(word, "--routers", maxFleetRouters)) ?? [1, 8],
+    seeds: flags.seeds === undefined ? usualSeeds : readCount(flags.seeds, "--seeds", maxSeeds),
+    isQuick: flags.quick ?? false,
+    only: listOf(flags.only, (word) => readName(word, "--only", judgedScenarios)),
+  };
 }
 
 function readWriteTrace(scenario: string | undefined, file: string, flags: SimulateFlags) {

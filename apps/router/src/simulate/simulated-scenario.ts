@@ -29,6 +29,9 @@ export interface SimulatedScenario {
 /** Replaces a scenario's name to select all cases by which policies are judged. */
 export const worstCaseName = "worst-case";
 
+/** Replaces a scenario's name to weigh the parts of the default policy in those cases. */
+export const ablationName = "ablation";
+
 /** The fleet for a user's own trace without a fleet: that of `espalier replay`. */
 const usualFleet: ScenarioFleet = { preset: "h100-32b-tp2", parameters: {}, engines: 8, routers: 1 };
 
@@ -60,7 +63,7 @@ export async function loadScenario(source: ScenarioSource): Promise<SimulatedSce
 
 /** A wrong name is a usage error. */
 function findScenario(name: string): Scenario {
-  return scenario(readName(name, "scenario", [...scenarioNames, worstCaseName]));
+  return scenario(readName(name, "scenario", [...scenarioNames, worstCaseName, ablationName]));
 }
 
 /** Whether a scenario is a file of the user. */

@@ -414,3 +414,10 @@ function figureOfRun(
     .sort((one, other) => distance(one) - distance(other));
   return best?.figures[metric]?.median;
 }
+
+/** A table in Markdown. */
+export function markdown(headers: readonly string[], lines: readonly (readonly string[])[]): readonly string[] {
+  const line = (cells: readonly string[]): string =>
+    `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
+  return [line(headers), `|${headers.map(() => "---").join("|")}|`, ...lines.map(line)];
+}

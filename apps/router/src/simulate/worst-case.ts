@@ -12,7 +12,14 @@ import { writeJson, writeNote, writeResult } from "../output.ts";
 import { executeJobs } from "./execute-jobs.ts";
 import { noteFailures } from "./run-plan.ts";
 import type { WorstCaseCommand } from "./simulate-options.ts";
-import { casesOf, planWorstCase, type TraceOf, type WorstCase, worstCasePlan } from "./worst-case-plan.ts";
+import {
+  casesOf,
+  planWorstCase,
+  type TraceOf,
+  type WorstCase,
+  type WorstCaseSelection,
+  worstCasePlan,
+} from "./worst-case-plan.ts";
 
 /**
  * Runs the cases of a selection and prints how far each policy is behind the best one in its worst case. If the signal
@@ -22,12 +29,7 @@ import { casesOf, planWorstCase, type TraceOf, type WorstCase, worstCasePlan } f
  */
 export async function runWorstCase(command: WorstCaseCommand, signal: AbortSignal): Promise<boolean> {
   const { selection, jobs: size, isJson } = command;
-  const wanted = casesOf(selection, worstCasePlan);
-  const traceOf = findTraces(wanted, command.trace);
-  const cases = wanted.filter(
-    ({ scenario: name }) => scenario(name).trace === undefined || traceOf(name) !== undefined,
-  );
-  const planned = planWorstCase(selection, cases, traceOf);
+  const planned = planFound(selection, command.trace);
   const { outcomes, failures } = await executeJobs(
     planned.map(({ job }) => job),
     { size, signal, title: "worst-case" },
@@ -47,6 +49,20 @@ export async function runWorstCase(command: WorstCaseCommand, signal: AbortSigna
   if (isJson) writeWorstCaseJson(command, judgement);
   else writeWorstCaseTable(judgement);
   return failures.length === 0 && !judgement.isPartial && planned.length > 0;
+}
+
+/**
+ * Plans the cases of a selection, without those whose trace is not there.
+ *
+ * @param path a trace, or the folder with the traces
+ */
+export function planFound(selection: WorstCaseSelection, path: string): ReturnType<typeof planWorstCase> {
+  const wanted = casesOf(selection, worstCasePlan);
+  const traceOf = findTraces(wanted, path);
+  const cases = wanted.filter(
+    ({ scenario: name }) => scenario(name).trace === undefined || traceOf(name) !== undefined,
+  );
+  return planWorstCase(selection, cases, traceOf);
 }
 
 /** Finds the traces of cases. Reports each missing trace once, because its cases are left out. */

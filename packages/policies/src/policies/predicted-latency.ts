@@ -1,4 +1,4 @@
-import { composePolicy } from "../compose-policy.ts";
+import { composePolicy, type PolicyParts } from "../compose-policy.ts";
 import type { Decision, Filter, Scorer } from "../decision.ts";
 import {
   believedCreditOptions,
@@ -35,6 +35,11 @@ const nearTieMs = 8;
  * Scores of terms that do not depend on the prompt have weight 1.
  */
 const requestMs = 1;
+/**
+ * Computing a prompt stalls every answer of its batch. A stall of many seconds counts for more: from this many
+ * milliseconds the weight grows in proportion, up to a bound.
+ */
+const stallMs = 2_000;
 
 /**
  * Weight of running answers relative to first tokens: the share of a prompt's time that counts for each answer it
@@ -70,35 +75,45 @@ export const predictedLatency: PolicyDefinition = {
   readsPrefixes: true,
   costsAreMs: true,
   options: [objective, foreignRequestTokens, ...believedCreditOptions],
-  create: (option) => {
-    const credits = tierCredits(option);
-    return composePolicy({
-      name: "predicted_latency",
-      filters: [weightedOnly, belowHotspot, shortQueue],
-      terms: [
-        { scorer: backlog, weight: 1 },
-        { scorer: createForeignBacklog(option(foreignRequestTokens.name)), weight: 1 },
-        { scorer: requestLoad, weight: requestMs },
-        { scorer: createOwnWork(option(objective.name)), weight: 1 },
-        { scorer: createFetchTime(credits), weight: 1 },
-        { scorer: createKvPressure(credits), weight: 1 },
-        { scorer: slotWait, weight: 1 },
-        { scorer: createAdapterLoadMs(), weight: 1 },
-        { scorer: ownership, weight: 1 },
-        { scorer: network, weight: 1 },
-      ],
-      picker: createSecondCopyPicker(
-        createNearTiePicker({
-          reason: "least_time",
-          tolerance: nearTieMs,
-          tieBreaker: requestLoad,
-          peers: new PeerLoad({ commonTerms: 3, amountOf: peerLoadMs, tieCost: 0 }),
-        }),
-        { ownTerm: 3, ownMs: ownMsOf },
-      ),
-    });
-  },
+  create: (option) => composePolicy(predictedLatencyParts(option)),
 };
+
+/**
+ * What the policy is composed of. Only an ablation changes its constants.
+ *
+ * @param option returns the value of an option of `predictedLatency`
+ */
+export function predictedLatencyParts(
+  option: (name: string) => number,
+  constants: { readonly nearTieMs?: number; readonly stallMs?: number } = {},
+): PolicyParts {
+  const credits = tierCredits(option);
+  return {
+    name: "predicted_latency",
+    filters: [weightedOnly, belowHotspot, shortQueue],
+    terms: [
+      { scorer: backlog, weight: 1 },
+      { scorer: createForeignBacklog(option(foreignRequestTokens.name)), weight: 1 },
+      { scorer: requestLoad, weight: requestMs },
+      { scorer: createOwnWork(option(objective.name), constants.stallMs ?? stallMs), weight: 1 },
+      { scorer: createFetchTime(credits), weight: 1 },
+      { scorer: createKvPressure(credits), weight: 1 },
+      { scorer: slotWait, weight: 1 },
+      { scorer: createAdapterLoadMs(), weight: 1 },
+      { scorer: ownership, weight: 1 },
+      { scorer: network, weight: 1 },
+    ],
+    picker: createSecondCopyPicker(
+      createNearTiePicker({
+        reason: "least_time",
+        tolerance: constants.nearTieMs ?? nearTieMs,
+        tieBreaker: requestLoad,
+        peers: new PeerLoad({ commonTerms: 3, amountOf: peerLoadMs, tieCost: 0 }),
+      }),
+      { ownTerm: 3, ownMs: ownMsOf },
+    ),
+  };
+}
 
 /** Estimated load that peers have sent and not published yet, in milliseconds of the mean candidate. */
 function peerLoadMs(decision: Decision): number {

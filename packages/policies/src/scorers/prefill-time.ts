@@ -6,11 +6,7 @@ import { countingWeight } from "../weights.ts";
 
 /** Milliseconds to compute a prompt token until something is learned: 8,000 tokens per second. */
 const believedMsPerToken = 0.125;
-/**
- * Computing a prompt stalls every answer of its batch. A stall of many seconds counts for more: from this many
- * milliseconds the weight grows in proportion, up to a bound.
- */
-const stallMs = 2_000;
+/** Bound of the weight of a long stall. */
 const maxStallWeight = 10;
 
 /** Milliseconds until the candidate has computed the prompts sent to it before, per unit of weight. */
@@ -120,9 +116,10 @@ export const network: Scorer = {
  * others. The latter is `costToOthers` times that work, so that affinity grows with load, plus a share of the work for
  * each answer under way, which it stalls. Requests that wait for their first token are in the backlog, and stall nobody.
  *
- * @param answerWeight that share, 0 to 1, for a prompt too short to make answers stand still (see `stallMs`)
+ * @param answerWeight that share, 0 to 1, for a prompt too short to make answers stand still
+ * @param stallMs time from which it grows in proportion, up to a bound
  */
-export function createOwnWork(answerWeight: number): Scorer {
+export function createOwnWork(answerWeight: number, stallMs: number): Scorer {
   return {
     name: "own_work_ms",
     score(decision, out) {

@@ -8,7 +8,7 @@ import {
   type Scheduler,
 } from "@espalier/core";
 import type { ReplicaPorts } from "@espalier/mesh";
-import { type CustomPolicies, createPolicy, type PolicyFailed } from "@espalier/policies";
+import { type CustomPolicies, createPolicy, createPolicyWithout, type PolicyFailed } from "@espalier/policies";
 import type { AdmissionSettings, EngineOrder } from "@espalier/routing";
 import type { MemoryNetwork } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
@@ -94,6 +94,8 @@ export interface RouterFactoryOptions {
   readonly policy: string;
   readonly policyOptions: Readonly<Record<string, number | string>>;
   readonly customPolicies: CustomPolicies | undefined;
+  /** The part of `predicted_latency`, the policy, that is left out. */
+  readonly without: string | undefined;
   /** For `epp_weighted`. */
   readonly llmdRule: LlmdRule | undefined;
   /** Admission control; requests are sent at once when undefined. */
@@ -141,7 +143,10 @@ export function createSimRouter(options: RouterFactoryOptions, node: RouterNode)
     });
   });
   const view: RouterView = delayed ? delayed.viewOf(node.number, targets) : realView(options, node, random);
-  const named = createPolicy(policy, policyOptions, { custom: options.customPolicies ?? {}, onFailure });
+  const named =
+    options.without === undefined
+      ? createPolicy(policy, policyOptions, { custom: options.customPolicies ?? {}, onFailure })
+      : createPolicyWithout(options.without, policyOptions);
   const decides = llmdRule && named.name === "epp_weighted" ? withLlmdRule(named, llmdRule) : named;
   const scrapeMs = scrapeMsOf(timing, decides);
   return new SimRouter({

@@ -36,6 +36,8 @@ export interface SimFleetOptions {
   readonly policyOptions?: Readonly<Record<string, number | string>>;
   /** Policies that are not in the catalogue, by name. What one throws ends the run. */
   readonly customPolicies?: CustomPolicies;
+  /** The part of `predicted_latency`, the policy, that is left out. */
+  readonly without?: string;
   /** What `epp_weighted` has of llm-d's router besides its rule. */
   readonly llmdRule?: LlmdRule | undefined;
   /** Admission control; requests are sent at once when absent. */
@@ -131,6 +133,7 @@ export class SimFleet implements FleetControls {
       ...{ admission: options.admission, split: options.split, roles: options.roles ?? [] },
       observe: options.observe,
       customPolicies: options.customPolicies,
+      without: options.without,
     };
     this.#service =
       policy === clusterIp ? createClusterIp({ engines: this.engines, clock, random: this.#random }) : undefined;

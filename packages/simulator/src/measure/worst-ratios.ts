@@ -16,10 +16,10 @@ export type ComparedFigure = (typeof comparedFigures)[number];
 export const minComparedRequests = 100;
 
 /** Shorter times count as this value: clients cannot distinguish them. */
-const leastTimeS = 0.001;
+export const leastTimeS = 0.001;
 
 /** Where the best policy has less, no fleet of this size keeps the objectives, and the shares say nothing. */
-const leastGoodput = 0.05;
+export const leastGoodput = 0.05;
 
 /**
  * A policy that fails more than this share of a case's requests has no figures there, because its other requests had it
@@ -36,6 +36,11 @@ export interface ComparedRun {
   readonly seed: number;
   /** Undefined when the run was not made. */
   readonly row: Pick<SimulateRow, ComparedFigure | "requests" | "errors"> | undefined;
+}
+
+/** Whether a run failed so many of its requests that its figures would look too good. */
+export function hasFailed({ requests, errors }: Pick<SimulateRow, "requests" | "errors">): boolean {
+  return errors > maxFailedShare * requests;
 }
 
 type Figures = Partial<Record<ComparedFigure, number>>;
@@ -118,7 +123,7 @@ function judgeCase(runs: readonly ComparedRun[]): readonly ComparedCase[] {
   return entries.map((entry) => ({ ...entry, ratios: ratiosTo(best, entry.figures) }));
 }
 
-const isHigherBetter = (figure: ComparedFigure): boolean =>
+export const isHigherBetter = (figure: ComparedFigure): boolean =>
   figure === "total_tokens_per_s" || figure === "goodput_share";
 
 const isBetter = (figure: ComparedFigure, value: number, other: number): boolean =>
@@ -129,7 +134,7 @@ function summarize(runs: readonly ComparedRun[]): Omit<ComparedCase, "ratios"> {
   const { name, policy, routers } = runs[0]!;
   const rows = runs.flatMap(({ row }) => (row === undefined ? [] : [row]));
   const figures: Figures = {};
-  const isFailed = rows.some(({ requests, errors }) => errors > maxFailedShare * requests);
+  const isFailed = rows.some(hasFailed);
   if (!isFailed && rows.every(({ requests, errors }) => requests - errors >= minComparedRequests)) {
     for (const figure of comparedFigures) {
       const values = rows.flatMap((row) => row[figure] ?? []);
@@ -201,7 +206,7 @@ function ranked(rows: readonly WorstRatio[]): readonly WorstRatio[] {
 
 const placeOf = ({ figure }: WorstRatio): number => comparedFigures.indexOf(figure);
 
-function medianOf(values: readonly number[]): number {
+export function medianOf(values: readonly number[]): number {
   const sorted = values.toSorted((one, other) => one - other);
   return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
 }

@@ -1,9 +1,10 @@
 // `npm run docs:site`, `docs:check` and `spell`. Their tools are installed in docs/site, and by nothing else: a site generator and two
 // checkers of prose are twice as many packages as the rest of the repository needs.
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { findings } from "./sentence-lines.mjs";
 import { root, setUp } from "./set-up.mjs";
 
 const usage = `usage: npm run docs:site
@@ -13,13 +14,16 @@ const usage = `usage: npm run docs:site
 docs:site builds the documents into docs/site/dist, with search; no page loads anything from elsewhere. Links that lead nowhere
 end it. docs:check does that and what spell does, and shows each rule of style a sentence that breaks it. spell checks the spelling
 of documents, sources and scripts, or of these files, and the style of those that are documents. Words of the field and names of
-ours are in docs/site/words.txt, the rules of style in docs/site/textlint.yaml.
+ours are in docs/site/words.txt, the rules of style in docs/site/textlint.yaml; pages in the voice of docs/contributing/voice.md
+have those of docs/site/voice.yaml too, and one sentence a line.
 
 Exit codes: 0 all is well, 1 it is not, 2 it was called wrongly.`;
 
 const site = join(root, "docs", "site");
 /** What the rules of style are for. */
 const documents = gitFiles("*.md");
+/** Pages written in the project's voice: words that it never uses are found in them, and lines that are not one sentence. */
+const voiced = /^(README|CONTRIBUTING|docs\/(README|GLOSSARY)|docs\/(contributing|start|guides|why)\/.*)\.md$/;
 /** Documents, and whatever has comments, names and messages. What is made by programs or quotes other projects is left out in cspell.json. */
 const spelled = ["*.md", "docs/**/*.md", "{packages,apps,bench}/*/src/**/*.ts", "bench/src/**/*.ts", "scripts/*.mjs"];
 
@@ -57,7 +61,19 @@ function style(paths) {
   if (paths.length === 0) return true;
   const program = join(site, "node_modules", ".bin", "textlint");
   // It looks for its rules where it is started.
-  return run(program, ["--config", "textlint.yaml", "--format", "unix", ...paths.map((path) => resolve(root, path))]);
+  const check = (config, files) =>
+    files.length === 0 ||
+    run(program, ["--config", config, "--format", "unix", ...files.map((path) => resolve(root, path))]);
+  const inVoice = paths.filter((path) => voiced.test(path));
+  return [check("textlint.yaml", paths), check("voice.yaml", inVoice), lines(inVoice)].every(Boolean);
+}
+
+function lines(paths) {
+  const found = paths.flatMap((path) =>
+    findings(readFileSync(resolve(root, path), "utf8")).map(({ line, message }) => `${path}:${line}: ${message}`),
+  );
+  if (found.length > 0) console.log(`${found.join("\n")}\nnode scripts/sentence-lines.mjs --write FILE wraps them`);
+  return found.length === 0;
 }
 
 function build() {

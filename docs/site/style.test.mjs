@@ -4,13 +4,14 @@ import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import test from "node:test";
 import { fileURLToPath } from "node:url";
+import { findings } from "../../scripts/sentence-lines.mjs";
 
 const site = fileURLToPath(new URL(".", import.meta.url));
 const program = join(site, "node_modules", ".bin", "textlint");
 
 /** What textlint says of a document with this text, and its exit code. */
-function check(text) {
-  const options = ["--config", "textlint.yaml", "--format", "json", "--stdin", "--stdin-filename", "a.md"];
+function check(text, config = "textlint.yaml") {
+  const options = ["--config", config, "--format", "json", "--stdin", "--stdin-filename", "a.md"];
   const { status, stdout } = spawnSync(program, options, {
     cwd: site,
     input: `# Title\n\n${text}\n`,
@@ -52,4 +53,29 @@ test("plain sentences and code pass", () => {
     "An id of vLLM times out.",
   ];
   assert.deepEqual(check(good.join("\n\n")), { status: 0, messages: [] });
+});
+
+const unvoiced = {
+  "a program that tells": [
+    "Routers tell each other.",
+    "3 Incorrect term: “tell”, use “send, report or advertise” instead",
+  ],
+  "a cross that is mended": ["It says how to mend it.", "3 Incorrect term: “mend”, use “fix or recover” instead"],
+  "a clause for a noun": ["It serves whoever asks.", "3 Incorrect term: “whoever”, use “the noun” instead"],
+};
+
+for (const [name, [text, message]] of Object.entries(unvoiced)) {
+  test(`${name} is reported`, () => assert.deepEqual(check(text, "voice.yaml"), { status: 1, messages: [message] }));
+}
+
+test("prose has one sentence a line, and only prose", () => {
+  const wrong =
+    "# A title. Two\n\nOne sentence. Another (e.g. this)\none of `a. B`.\n\n- **A lead.** An item. Its end.\n\n| A. B | c |\n";
+  const right =
+    "# A title. Two\n\nOne sentence.\nAnother (e.g. this) one of `a. B`.\n\n- **A lead.** An item.\n  Its end.\n\n| A. B | c |\n";
+  assert.deepEqual(
+    findings(wrong).map(({ line }) => line),
+    [3, 4, 6],
+  );
+  assert.deepEqual(findings(right), []);
 });

@@ -11,15 +11,38 @@ import { type Program, run, start } from "./program.ts";
  * Start pages, run as they stand: their files are written, their commands run one after the other, their curls sent. Only
  * the ports are others, and simulated engines that behave as a release does stand for those that need a GPU.
  */
-const pages = [
-  { page: "two-vllms", release: "vllm-0.32.0" },
-  { page: "sglang", release: "sglang-0.5.23", configuredBy: "two-vllms" },
-  { page: "llm-d-simulator", release: "vllm-0.32.0", engines: ["--engines", "2", "--model", "my-model"] },
-  { page: "llm-d-simulator", release: "llama.cpp-00efb3e", engines: ["--engines", "2", "--model", "my-model"] },
-  { page: "llm-d-simulator", release: "trtllm-00057725", engines: ["--engines", "2", "--model", "my-model"] },
+const twoEngines = "start/two-engines";
+const simulator = "llm-d's simulator";
+const engines = ["--engines", "2", "--model", "my-model"];
+const pages: readonly Page[] = [
+  { page: twoEngines, without: simulator, release: "vllm-0.32.0" },
+  { page: "guides/engines", section: "SGLang", release: "sglang-0.5.23", configuredBy: twoEngines },
+  { page: twoEngines, section: simulator, release: "vllm-0.32.0", engines },
+  { page: twoEngines, section: simulator, release: "llama.cpp-00efb3e", engines },
+  { page: twoEngines, section: simulator, release: "trtllm-00057725", engines },
 ];
 
-const textOf = (page: string) => readFileSync(new URL(`../../docs/start/${page}.md`, import.meta.url), "utf8");
+interface Page {
+  readonly page: string;
+  /** Only this section of it, or all but this one. */
+  readonly section?: string;
+  readonly without?: string;
+  readonly release: string;
+  readonly configuredBy?: string;
+  readonly engines?: readonly string[];
+}
+
+/** The page's text, or that of one of its sections. */
+function textOf(
+  page: string,
+  { section, without }: Partial<Record<"section" | "without", string | undefined>> = {},
+): string {
+  const parts = readFileSync(new URL(`../../docs/${page}.md`, import.meta.url), "utf8").split(/^(?=## )/m);
+  const isNamed = (part: string, name: string | undefined): boolean => part.startsWith(`## ${name}\n`);
+  const wanted = parts.filter((part) => (section ? isNamed(part, section) : !isNamed(part, without)));
+  expect(wanted).not.toEqual([]);
+  return wanted.join("");
+}
 const blocksOf = (text: string, language: string) =>
   [...text.matchAll(new RegExp(`^\`\`\`${language}\n(.*?)^\`\`\``, "gms"))].map(([, block = ""]) => block);
 const commandsOf = (text: string) =>
@@ -36,8 +59,9 @@ interface Router {
 
 test.for(pages)(
   "the page $page holds with engines that do all that $release does",
-  async ({ page, release, configuredBy = page, engines }) => {
-    const written = commandsOf(textOf(page)).find((line) => line.includes("engine-sim")) ?? "";
+  async ({ page, section, without, release, configuredBy = page, engines }) => {
+    const text = textOf(page, { section, without });
+    const written = commandsOf(text).find((line) => line.includes("engine-sim")) ?? "";
     const simulated = engines ?? wordsOf(onFreePorts(written)).slice(4);
     const script = "apps/engine-sim/bin/engine-sim.mjs";
     const sim = start([...simulated, "--behaviour", release, "--json"], { script });
@@ -55,7 +79,7 @@ test.for(pages)(
         .replaceAll("http://127.0.0.1:8081", () => routers[1]!.url)
         .replaceAll("127.0.0.1:7946", () => /"meshAddress":"([^"]+)"/.exec(routers[0]!.program.stderr())![1]!);
     const [yaml = ""] = blocksOf(textOf(configuredBy), "yaml");
-    const [json] = blocksOf(textOf(page), "json");
+    const [json] = blocksOf(text, "json");
     const files: Record<string, string> = { "espalier.yaml": temporaryFile("espalier.yaml", here(yaml)) };
     // The reader writes it into the root of a clone.
     symlinkSync(
@@ -93,7 +117,7 @@ test.for(pages)(
       await untilIdle(routers.map(({ adminUrl }) => adminUrl));
     };
 
-    for (const command of commandsOf(textOf(page))) {
+    for (const command of commandsOf(text)) {
       const args = wordsOf(here(command)).map((word) => files[word] ?? word);
       if (args[0] === "curl") await curl(args);
       if (args[0] !== "npx" || args[1] !== "espalier") continue;

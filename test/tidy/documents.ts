@@ -215,7 +215,6 @@ const settings: readonly (readonly [file: string, figure: string, reason: string
   ["docs/guides/deploy.md", "5 to 30 s", "a setting: the TTL of a name"],
   ["docs/guides/disaggregation.md", "2,000 tokens a second", "a constant: what a full batch is taken to answer"],
   ["docs/guides/disaggregation.md", "60 %", "a constant: the part of an engine's KV blocks that counts"],
-  ["docs/guides/tracing.md", "100 requests a second", "an example: what a sample comes to"],
 ];
 
 /** Measured figures of documents other than BENCHMARKS are in marked places, which `npm run docs` fills. */

@@ -19,10 +19,10 @@ const section = (text, items) => ({
 const sidebar = [
   section("Start", [
     ["All documents", "docs/README"],
-    ["Two vLLMs", "docs/start/two-vllms"],
-    ["SGLang", "docs/start/sglang"],
-    ["llm-d's simulator", "docs/start/llm-d-simulator"],
+    ["Data-parallel ranks", "docs/start/data-parallel"],
+    ["Two engines, two routers", "docs/start/two-engines"],
     ["Kubernetes", "docs/start/kubernetes"],
+    ["Ray and Slurm", "docs/start/ray-and-slurm"],
   ]),
   section("Concepts", [
     ["The prefix tree", "docs/concepts/prefix-tree"],
@@ -36,15 +36,15 @@ const sidebar = [
     ["Internals", "docs/concepts/internals"],
   ]),
   section("Guides", [
+    ["Your engines", "docs/guides/engines"],
+    ["In front", "docs/guides/in-front"],
     ["Deploy", "docs/guides/deploy"],
-    ["Find engines and routers", "docs/guides/discovery"],
+    ["Discovery", "docs/guides/discovery"],
     ["Endpoint picker", "docs/guides/kubernetes-endpoint-picker"],
     ["Migrate", "docs/MIGRATION"],
     ["Observe", "docs/guides/observe"],
     ["Traces", "docs/guides/tracing"],
     ["Operate", "docs/OPERATIONS"],
-    ["Tune", "docs/guides/tune"],
-    ["Upgrade", "docs/guides/upgrade"],
     ["Debug a misroute", "docs/guides/debug-a-misroute"],
     ["Several tenants", "docs/guides/multi-tenant"],
     ["Scheduling", "docs/SCHEDULING"],
@@ -52,12 +52,15 @@ const sidebar = [
     ["Prefill and decode apart", "docs/guides/disaggregation"],
     ["KV blocks from another engine", "docs/guides/kv-pull"],
     ["Write a policy", "docs/guides/write-a-policy"],
-    ["Embed", "docs/guides/embed"],
-    ["Measure", "docs/guides/measure"],
+    ["Extend and embed", "docs/guides/extend"],
+    ["What is read of requests", "docs/guides/requests"],
+    ["Regions", "docs/guides/regions"],
+    ["Measure and tune", "docs/guides/measure"],
+    ["Scenarios", "docs/guides/scenarios"],
+    ["Benchmark it yourself", "docs/guides/benchmark"],
   ]),
   section("Reference", [
     ["Configuration", "docs/CONFIGURATION"],
-    ["Command line", "docs/guides/command-line"],
     ["Policies", "docs/POLICIES"],
     ["Metrics", "docs/METRICS"],
     ["Errors", "docs/ERRORS"],
@@ -77,6 +80,7 @@ const sidebar = [
   section("Project", [
     ["Architecture", "ARCHITECTURE"],
     ["Contributing", "CONTRIBUTING"],
+    ["Voice", "docs/contributing/voice"],
     ["Changes", "CHANGELOG"],
   ]),
 ];
@@ -164,7 +168,7 @@ export default {
   themeConfig: {
     sidebar,
     nav: [
-      { text: "Start", link: "/docs/start/two-vllms" },
+      { text: "Start", link: "/docs/start/two-engines" },
       { text: "Reference", link: "/docs/CONFIGURATION" },
       { text: "Glossary", link: "/docs/GLOSSARY" },
     ],

@@ -28,7 +28,7 @@ import type { WorkloadOptions } from "./scenario.ts";
 
 const stage = object({ perS: positive, durationS: seconds });
 
-/** What sends requests, and when. `docs/guides/measure.md` says what each does. */
+/** What sends requests, and when. `docs/guides/scenarios.md` says what each does. */
 const loops = {
   open: object({ startsPerS: positive, requests }, { perEngines: count, burst: count }),
   closed: object({ clients: count, requests }, { perEngines: count, sessions: count }),

@@ -47,7 +47,7 @@ const followups: Read<{ readonly count: number } | { readonly mean: number }> = 
     ? object({ mean: amount("follow-ups") })(value, field, fail)
     : object({ count: countOrNone })(value, field, fail);
 
-/** Requests of one kind. `docs/guides/measure.md` says what each sends. */
+/** Requests of one kind. `docs/guides/scenarios.md` says what each sends. */
 const kinds = {
   chats: object(
     {

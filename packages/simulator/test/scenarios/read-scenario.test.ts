@@ -24,7 +24,7 @@ test("every file of the folder is a scenario, and every scenario has its file", 
 
 test("the guide shows the example that is shipped, which can be read", () => {
   const text = textOf("examples/scenarios/support.json");
-  const [, shown] = /```json\n(\{\s+"name": "support"[\s\S]*?)```/.exec(textOf("docs/guides/measure.md"))!;
+  const [, shown] = /```json\n(\{\s+"name": "support"[\s\S]*?)```/.exec(textOf("docs/guides/scenarios.md"))!;
   expect(JSON.parse(shown!)).toEqual(JSON.parse(text));
   const { variants, durationS } = readScenario(text, "support.json");
   expect([variants.map(({ name }) => name), durationS]).toEqual([["twice-the-memory", "twice-the-chats"], 120]);

@@ -44,7 +44,7 @@ export {
 } from "./measure/series.ts";
 export { comparedFigures, comparePolicies, type PolicyComparison, type WorstRatio } from "./measure/worst-ratios.ts";
 export { type Figure, maxLineNames, type PlotAxis, type PlotLine, type PlotPanel, renderFigure } from "./plot.ts";
-export { rivalNames } from "./rivals/rivals.ts";
+export { nearRivalNames, rivalNames } from "./rivals/rivals.ts";
 
 export {
   type LinkModel,

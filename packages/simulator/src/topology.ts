@@ -135,6 +135,17 @@ export function placeFleet(
   };
 }
 
+/** All in one region, with the usual way between any two. */
+export function placeTogether(
+  fleet: { readonly engines: number; readonly routers: number },
+  { hopDelayMs }: Pick<SimTiming, "hopDelayMs">,
+): Placement {
+  const here = { name: "here", ...fleet };
+  return placeFleet({ regions: [here], delaysMs: [[hopDelayMs]], clients: [{ atS: 0, shares: [1] }] }, fleet, {
+    hopDelayMs,
+  });
+}
+
 /** Some of a fleet's engines and routers, by their numbers. */
 export function placementOf(
   placement: Placement,

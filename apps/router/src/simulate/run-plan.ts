@@ -5,7 +5,7 @@ import { writeNote } from "../output.ts";
 import { executeJobs, type JobFailure } from "./execute-jobs.ts";
 import type { KneeJob, RunJob } from "./run-job.ts";
 import type { RunSelection } from "./simulate-options.ts";
-import { isBlind, type SimulatedScenario } from "./simulated-scenario.ts";
+import { hasStatePerRouter, isBlind, type SimulatedScenario } from "./simulated-scenario.ts";
 
 /** Maximum runs of one command. */
 export const maxPlannedRuns = 8_000;
@@ -149,7 +149,7 @@ interface Setups {
 /** The setups in which a policy runs. Settings that do not affect the policy are not varied. */
 function setupsOf(policy: string, routerCounts: readonly number[], { sharings, ...links }: Setups): readonly Setup[] {
   if (isBlind(policy)) {
-    const counts = policy === "round_robin" ? routerCounts : routerCounts.slice(0, 1);
+    const counts = hasStatePerRouter(policy) ? routerCounts : routerCounts.slice(0, 1);
     return counts.map((routers) => ({ ...allKnowing, routers, sharing: "none" }));
   }
   const asked = routerCounts.flatMap((routers) =>

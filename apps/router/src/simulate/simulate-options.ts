@@ -12,7 +12,7 @@ import {
 import { readObjectives } from "../cli/objectives.ts";
 import { readCount, readDurationMs, readName, readNumber, UsageError } from "../cli/read-flags.ts";
 import { reportPlan } from "./report-plan.ts";
-import { ablationName, simulatedPolicies, worstCaseName } from "./simulated-scenario.ts";
+import { ablationName, judgedPolicies, simulatedPolicies, worstCaseName } from "./simulated-scenario.ts";
 import { readWhatIfs, type WhatIf } from "./what-if.ts";
 import { type WorstCaseSelection, worstCasePlan } from "./worst-case-plan.ts";
 
@@ -162,7 +162,7 @@ function readWorstCase(flags: SimulateFlags, jobs: number) {
   const { trace = ".", json: isJson = false } = flags;
   const isAll = flags.policy === undefined || flags.policy.trim() === "all";
   const selection: WorstCaseSelection = {
-    policies: isAll ? policyNames : (listOf(flags.policy, (word) => readName(word, "--policy", policyNames)) ?? []),
+    policies: isAll ? policyNames : (listOf(flags.policy, (word) => readName(word, "--policy", judgedPolicies)) ?? []),
     ...readCases(flags, flags.quick ? 1 : 3),
   };
   /** `trace` is a trace, or the folder with the traces; `jobs` is of concurrent runs. */

@@ -4,6 +4,7 @@ import { EspalierError } from "@espalier/core";
 import { type CustomPolicies, policyNames } from "@espalier/policies";
 import {
   clusterIp,
+  nearRivalNames,
   parseFleet,
   readScenario,
   readTrace,
@@ -85,6 +86,13 @@ const readText = (path: string): Promise<string> =>
 
 /** The policies that a simulation can compare. */
 export const simulatedPolicies: readonly string[] = [...policyNames, clusterIp, ...rivalNames];
+
+/** The policies that `worst-case` can compare. */
+export const judgedPolicies: readonly string[] = [...policyNames, ...nearRivalNames];
+
+/** Whether the number of routers matters to a policy for which nothing is shared. */
+export const hasStatePerRouter = (policy: string): boolean =>
+  policy === "round_robin" || nearRivalNames.includes(policy);
 
 /** Whether a policy's decisions are independent of everything that routers share. */
 export function isBlind(policy: string): boolean {

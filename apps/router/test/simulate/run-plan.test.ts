@@ -117,6 +117,14 @@ test("a rotation depends on how many rotate, not on what they share", () => {
   ]);
 });
 
+test("schedulers that share nothing differ by their number", () => {
+  expect(combinations(plan({ policies: ["dualmap"], routers: [1, 8], sharing: ["mesh", "none"] }))).toEqual([
+    "random 1 none delays",
+    "dualmap 1 none delays",
+    "dualmap 8 none delays",
+  ]);
+});
+
 test("one router has no gap", () => {
   expect(combinations(plan({ policies: ["least_work"], routers: [1] }))).toEqual([
     "random 1 none delays",

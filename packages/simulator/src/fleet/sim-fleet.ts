@@ -8,9 +8,9 @@ import type { SimRequest } from "../clients/workload.ts";
 import { createDelayedTier } from "../delayed/delayed-tier.ts";
 import type { FleetControls } from "../faults.ts";
 import type { Rival } from "../rivals/rival.ts";
-import { rivalOf } from "../rivals/rivals.ts";
+import { nearRivalNames, rivalOf } from "../rivals/rivals.ts";
 import type { LinkModel, Sharing, SimTiming } from "../run.ts";
-import type { Placement } from "../topology.ts";
+import { type Placement, placeTogether } from "../topology.ts";
 import { createClusterIp, type FrontOutcome, type SimFront } from "./front.ts";
 import { createEventFaults, type EventFaults } from "./kv-events.ts";
 import type { LlmdRule } from "./llm-d-pulls.ts";
@@ -102,7 +102,7 @@ export class SimFleet implements FleetControls {
     const { seed, timing, policy, policyOptions = {}, sharing, placement } = options;
     if (placement && policy === clusterIp) throw new RangeError(`${clusterIp} has no regions`);
     const createRival = rivalOf(policy);
-    if (createRival && !placement) throw new RangeError(`${policy} needs regions`);
+    if (createRival && !placement && !nearRivalNames.includes(policy)) throw new RangeError(`${policy} needs regions`);
     this.time = options.time ?? createVirtualTime();
     const { clock, scheduler } = this.time;
     this.#options = options;
@@ -138,7 +138,11 @@ export class SimFleet implements FleetControls {
     this.#service =
       policy === clusterIp ? createClusterIp({ engines: this.engines, clock, random: this.#random }) : undefined;
     const parts = { engines: this.engines, clock, scheduler, random: this.#random };
-    this.#rival = placement && createRival?.({ ...parts, placement });
+    this.#rival = createRival?.({
+      ...parts,
+      placement: placement ?? placeTogether(options, timing),
+      parametersOf: (number) => parametersOfEngine(options, number),
+    });
   }
 
   /** Starts the routers and runs until all are ready. @throws Error when they do not become ready */

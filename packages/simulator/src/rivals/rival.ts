@@ -1,4 +1,5 @@
 import type { Clock, Random, Scheduler } from "@espalier/core";
+import type { EngineParameters } from "@espalier/engine-model";
 import type { SimRequest } from "../clients/workload.ts";
 import type { FrontOutcome } from "../fleet/front.ts";
 import type { SimEngine } from "../fleet/sim-engine.ts";
@@ -6,6 +7,8 @@ import type { Placement } from "../topology.ts";
 
 export interface RivalParts {
   readonly engines: readonly SimEngine[];
+  /** By the engine's number. */
+  readonly parametersOf: (engine: number) => EngineParameters;
   readonly placement: Placement;
   readonly clock: Clock;
   readonly scheduler: Scheduler;

@@ -14,6 +14,7 @@ export interface RivalRig {
   send(shape: Omit<RequestShape, "index">, region?: number): void;
   /** Sends it and waits for the answer. @returns the engine that answered */
   ask(shape: Omit<RequestShape, "index">, region?: number): number;
+  kill(engine: number): void;
   /** A request that passes the system by. */
   occupy(engine: number, shape: Omit<RequestShape, "index">): void;
 }
@@ -22,12 +23,22 @@ export interface RivalRig {
 export function createRivalRig(options: {
   readonly name: string;
   readonly perRegion: readonly number[];
+  /** In each region; one by default. */
+  readonly routers?: number;
   readonly awayMs?: number;
   readonly insideMs?: number;
   readonly maxRunning?: number;
   readonly tenantOf?: (session: number) => string;
 }): RivalRig {
-  const { name, perRegion, awayMs = 100, insideMs = 1, maxRunning = engineParameters.maxRunning, tenantOf } = options;
+  const {
+    name,
+    perRegion,
+    routers = 1,
+    awayMs = 100,
+    insideMs = 1,
+    maxRunning = engineParameters.maxRunning,
+    tenantOf,
+  } = options;
   const time = createVirtualTime();
   const { clock, scheduler } = time;
   const parameters = { ...engineParameters, maxRunning };
@@ -37,13 +48,14 @@ export function createRivalRig(options: {
     (_, number) => new ModelledEngine({ number, parameters, clock, scheduler, hasEvents: true, keepsMessages: false }),
   );
   const topology = {
-    regions: perRegion.map((inRegion, at) => ({ name: `region-${at}`, engines: inRegion, routers: 1 })),
+    regions: perRegion.map((inRegion, at) => ({ name: `region-${at}`, engines: inRegion, routers })),
     delaysMs: perRegion.map((_, one) => perRegion.map((__, other) => (one === other ? insideMs : awayMs))),
     clientDelayMs: 0,
     clients: [{ atS: 0, shares: perRegion.map(() => 1) }],
   };
-  const placement = placeFleet(topology, { engines: count, routers: perRegion.length }, { hopDelayMs: 0 });
-  const rival = rivalOf(name)!({ engines, clock, scheduler, random: createSeededRandom(3), placement });
+  const placement = placeFleet(topology, { engines: count, routers: perRegion.length * routers }, { hopDelayMs: 0 });
+  const random = createSeededRandom(3);
+  const rival = rivalOf(name)!({ engines, clock, scheduler, random, placement, parametersOf: () => parameters });
   const outcomes: FrontOutcome[] = [];
   let sent = 0;
   const build = (shape: Omit<RequestShape, "index">): SimRequest => {
@@ -54,6 +66,7 @@ export function createRivalRig(options: {
     rival.handle(build(shape), region, (outcome) => outcomes.push(outcome));
   return {
     ...{ time, outcomes, send },
+    kill: (engine) => engines[engine]!.kill(),
     ask(shape, region) {
       const before = outcomes.length;
       send(shape, region);

@@ -64,7 +64,7 @@ export function watchPorts(
     },
     notes: ports.notes,
     snapshots: {
-      exportFrames: (maxBytes, targets) => snapshots.exportFrames(maxBytes, targets),
+      exportFrames: (maxBytes, targets, to) => snapshots.exportFrames(maxBytes, targets, to),
       onRequest: (listener) => snapshots.onRequest(listener),
       unavailable: (request) => snapshots.unavailable(request),
       beginImport() {

@@ -15,8 +15,11 @@ export interface FoldStatement {
 
 /** A snapshot of facts that another replica asked for. */
 export interface SnapshotSource {
-  /** @param targets undefined for all */
-  exportFrames(maxBytes: number, targets?: readonly string[]): Generator<Uint8Array, void, undefined>;
+  /**
+   * @param targets undefined for all
+   * @param to the router that asks. What it asks for by name it lacks itself, whatever it has stated before
+   */
+  exportFrames(maxBytes: number, targets?: readonly string[], to?: Origin): Generator<Uint8Array, void, undefined>;
 }
 
 /** Takes a snapshot, frame by frame. */

@@ -203,6 +203,35 @@ describe("readiness", () => {
     const askedForAll = cluster.alive.flatMap(({ replica: { given } }) => given);
     expect(askedForAll).toHaveLength(1);
   });
+
+  /**
+   * Symptom: a router that started while its links stood still now and then was not ready for up to 30 s. None of the
+   * links was silent for long enough to be given up, and of what it had asked for something came each time.
+   */
+  it("comes after twice the grace at the latest, however little of what is there has come", async () => {
+    await meshOf("a");
+    const { replica } = cluster.router("a");
+    for (let index = 0; index < 250; index++) replica.write(new Uint8Array(20_000).fill(index));
+    const c = await cluster.add("c");
+    const clogged = { from: addressOf("a"), to: addressOf("c") };
+    const startMs = cluster.time.clock.nowMs();
+    const elapsedMs = (): number => cluster.time.clock.nowMs() - startMs;
+    cluster.until(() => c.mesh.members().some(({ isLinked }) => isLinked), 1_000);
+    for (let at = 0; at < 5; at++) {
+      cluster.network.cut(clogged);
+      cluster.time.advance(1_000);
+      cluster.network.mend(clogged);
+      cluster.time.advance(1);
+    }
+    expect(c.mesh.waitingFor).not.toEqual([]);
+    cluster.network.cut(clogged);
+    cluster.until(() => isReady(c), 1_000);
+    expect(elapsedMs()).toBeLessThanOrEqual(6_000);
+    cluster.network.heal();
+    const clockAt = (router: ClusterRouter<LogReplica>): number | undefined =>
+      router.replica.documents.state("journal/default/a/1")?.clock;
+    cluster.until(() => clockAt(c) === clockAt(cluster.router("a")), 15_000);
+  });
 });
 
 describe("members that go", () => {

@@ -52,15 +52,10 @@ export const memberDescription = closed({
 
 export type MemberDescription = Described<typeof memberDescription>;
 
-/** Longest wait for what peers have; after it the router continues without. */
-const defaultMaxWaitMs = 30_000;
-
 export interface ReadinessOptions {
   readonly clock: Clock;
-  /** How long peers may take to be found, in milliseconds. */
+  /** How long peers may take to be found, in milliseconds. The wait for what they have ends after as long again. */
   readonly graceMs: number;
-  /** How long the wait may last in all, in milliseconds. */
-  readonly maxWaitMs?: number;
   /** What `waitingFor` names until then. Default: `peers`. */
   readonly lookingFor?: string;
   /** Whether all known addresses were tried and all handshakes answered. */
@@ -69,7 +64,10 @@ export interface ReadinessOptions {
   readonly conditions: Readonly<Record<string, () => boolean>>;
 }
 
-/** Says what a router that has just started waits for. Once it is ready, it stays ready. */
+/**
+ * Says what a router that has just started waits for. Once it is ready, it stays ready. A link that breaks again and
+ * again does not keep it from work: the wait has an end that no peer can put off.
+ */
 export class Readiness {
   readonly #options: ReadinessOptions;
   /** Undefined before the start, when all the time is still left. */
@@ -90,7 +88,7 @@ export class Readiness {
   }
 
   get waitingFor(): readonly string[] {
-    if (this.#isReady || this.#elapsedMs >= (this.#options.maxWaitMs ?? defaultMaxWaitMs)) return this.#ready();
+    if (this.#isReady || this.#elapsedMs >= 2 * this.#options.graceMs) return this.#ready();
     if (this.isLooking) return [this.#options.lookingFor ?? "peers"];
     const waiting = Object.entries(this.#options.conditions).filter(([, isMet]) => !isMet());
     return waiting.length === 0 ? this.#ready() : waiting.map(([name]) => name);

@@ -93,7 +93,7 @@ export class SnapshotExchange {
       return;
     }
     meter.snapshot("served");
-    const messages = snapshots.exportFrames(limits.snapshotMessageBytes, targets);
+    const messages = snapshots.exportFrames(limits.snapshotMessageBytes, targets, link.peer.origin);
     sender.answer(link, { request, kind: "snapshot", messages });
   }
 

@@ -253,6 +253,18 @@ export class FactFold {
     };
   }
 
+  /**
+   * A router asks for the state of targets, so it has none to give. Targets that wait for what this router had stated
+   * continue with the state that they had: else two routers that each prefer the other's would wait for each other.
+   */
+  lackedBy(origin: Origin, targets: readonly string[]): void {
+    for (const target of targets) {
+      const fold = this.#targets.get(target);
+      if (fold?.lackedBy(origin)) this.#touch(fold);
+    }
+    this.#tell();
+  }
+
   /** No router can give a snapshot: the targets continue with what they have, as partial. */
   giveUpLoading(targets: readonly string[]): void {
     for (const target of targets) {

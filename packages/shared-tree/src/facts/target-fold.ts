@@ -1,4 +1,4 @@
-import type { Origin } from "@espalier/mesh";
+import { type Origin, originKey } from "@espalier/mesh";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import { CheckpointTable, CheckpointValidator, type StatedCheckpoint } from "./checkpoint-table.ts";
 import {
@@ -43,6 +43,8 @@ export class TargetFold {
   #load: LoadMode | undefined;
   /** While loading: the import must reach this message at least. */
   #required = -1;
+  /** While the state waits to be replaced because another router has stated a different one: that router. */
+  #stater: Origin | undefined;
   /** What the state becomes when the import ends, and whether it was asked for. */
   #incoming: { readonly point: FoldPoint; readonly wasAsked: boolean } | undefined;
   #stuck = { position: -1, sinceMs: 0 };
@@ -150,6 +152,7 @@ export class TargetFold {
     this.#checkpoints.dropThrough(point.position);
     this.#load = undefined;
     this.#required = -1;
+    this.#stater = undefined;
     this.#incoming = undefined;
     this.#validator.reset();
     this.generation++;
@@ -202,6 +205,18 @@ export class TargetFold {
     else this.#beginLoad("replace", "unknown-base", undefined);
   }
 
+  /** The router does not have what it has stated. @returns whether this state is trusted again therefore */
+  lackedBy(origin: Origin): boolean {
+    const isGone = this.#stater !== undefined && originKey(this.#stater) === originKey(origin);
+    if (this.#load !== "replace" || !isGone) return false;
+    this.#load = undefined;
+    this.#required = -1;
+    this.#stater = undefined;
+    this.track.moveTo(this.track.point);
+    this.advance();
+    return true;
+  }
+
   /** Continues with the present state, over everything that is missing. */
   giveUpLoading(): void {
     if (this.#load !== "behind" && this.#load !== "replace") return;
@@ -211,6 +226,7 @@ export class TargetFold {
     track.moveTo({ ...track.point, position: Math.max(track.position, this.#required) });
     this.#load = undefined;
     this.#required = -1;
+    this.#stater = undefined;
     this.#checkpoints.clear();
     this.generation++;
     this.advance();
@@ -254,6 +270,8 @@ export class TargetFold {
     if (track.position > required) track.gaps.add(required + 1, track.position);
     this.#checkpoints.dropThrough(required);
     this.#required = Math.max(this.#required, required);
+    // With "behind-cut" the state is known to lack something, whoever has it.
+    this.#stater = reason === "digest-mismatch" ? from : undefined;
     this.#beginLoad("replace", reason, from);
   }
 

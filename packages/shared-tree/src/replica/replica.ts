@@ -243,7 +243,10 @@ export class Replica implements Startable {
       load: this.load.exchange,
       notes: joinPlanes(byKind),
       snapshots: {
-        exportFrames: (maxBytes, targets) => fold.exportFrames(maxBytes, targets),
+        exportFrames: (maxBytes, targets, to) => {
+          if (targets && to) fold.lackedBy(to, targets);
+          return fold.exportFrames(maxBytes, targets);
+        },
         beginImport: () => requests.importing(fold.beginImport()),
         onRequest: requests.onRequest,
         unavailable: ({ targets }) => fold.giveUpLoading(targets ?? loadingTargets(fold)),

@@ -61,7 +61,8 @@ export function join(nodes: readonly Node[]): void {
       const giver = nodes.find(({ replica }) => replica !== from.replica && isSame(replica.ports.origin, source));
       const sink = from.replica.ports.snapshots.beginImport();
       const other = giver ?? nodes.find((node) => node !== from)!;
-      for (const frame of other.replica.ports.snapshots.exportFrames(65_536, targets)) sink.frame(frame);
+      const { origin } = from.replica.ports;
+      for (const frame of other.replica.ports.snapshots.exportFrames(65_536, targets, origin)) sink.frame(frame);
       sink.end();
     });
   }

@@ -156,7 +156,8 @@ const meshSection = section("How routers share load and the state of engine cach
     }),
   ),
   "join-grace": duration({
-    description: "How long a starting router waits for the state of the other routers before it reports ready.",
+    description:
+      "How long a starting router looks for other routers. It waits at most as long again for their state, and then reports ready without it.",
     default: "3s",
     minimum: "0s",
     maximum: "10m",

@@ -3,7 +3,7 @@ import { type FaultKind, faultKindNames } from "./fault-kinds.ts";
 /** Each of them once found something. */
 export const keptSeeds: readonly number[] = [
   22, 162, 2007, 2059, 2065, 2152, 2215, 2270, 2427, 3380, 312544188, 312544409, 312544622, 312544691, 312545304,
-  700130, 701508, 900519, 700000126, 710000108, 760000153, 760000212, 780000276,
+  700130, 701508, 800185, 900519, 700000126, 710000108, 760000153, 760000212, 780000276,
 ];
 /** Together they reach everything that is counted. */
 export const fixedSeeds: readonly number[] = [1, 3, 4, 5, 12, 16];

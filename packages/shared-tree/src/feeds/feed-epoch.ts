@@ -60,6 +60,8 @@ export class FeedEpoch {
   readonly marks = new MarkHistory();
   /** The fold had everything of the present epoch up to this message. */
   completeTo = -1;
+  /** When this router found out that another one had named the run; undefined while it has not, or named it itself. */
+  adoptedMs: number | undefined;
   #current: EngineEpoch | undefined;
   readonly #ended: string | undefined;
   /** The known epoch when the run began, and its latest message then. */
@@ -92,11 +94,12 @@ export class FeedEpoch {
   }
 
   /** Whether the run is the newest epoch that routers know. Adopts that epoch when a message shows it. */
-  adopt(state: FoldState | undefined): boolean {
+  adopt(state: FoldState | undefined, nowMs: number): boolean {
     if (!state?.epoch) return false;
     if (this.isCurrent(state)) return true;
     if (compareEpoch(this.marks, { epoch: state.epoch, last: state.last }) !== "same") return false;
     this.begin(state.epoch);
+    this.adoptedMs = nowMs;
     return true;
   }
 
@@ -104,6 +107,7 @@ export class FeedEpoch {
   begin(epoch: EngineEpoch): void {
     this.#current = epoch;
     this.#undecidedSinceMs = undefined;
+    this.adoptedMs = undefined;
     this.completeTo = epoch.sequence - 1;
   }
 

@@ -291,7 +291,7 @@ export class FeedReader {
     if (this.#wanted === "none" || this.#isWriting || this.#isBusy) return;
     this.#busy(() => {
       const state = this.#state();
-      const isKnown = this.#run.adopt(state);
+      const isKnown = this.#run.adopt(state, this.#options.clock.nowMs());
       if (isKnown && state) this.#follow(state);
       if (this.#claim.rival?.hasWritten) this.#yield();
       // The router that had taken it over has given it back.
@@ -347,8 +347,10 @@ export class FeedReader {
   #takeOver(state: FoldState | undefined): void {
     const { earliest, newest } = this.#run.marks;
     if (!state || !earliest || !newest) return;
+    const { adoptedMs, completeTo } = this.#run;
+    const isAwaited = adoptedMs !== undefined && this.#options.clock.nowMs() - adoptedMs < this.#limits.factsWaitMs;
     const facts = { state, earliest, newest, isComplete: this.#isComplete, keptFrom: this.#kept.start };
-    const plan = planTakeover({ ...facts, completeTo: this.#run.completeTo });
+    const plan = planTakeover({ ...facts, completeTo, isAwaited });
     if (plan.how === "wait") return;
     if (plan.how === "state") {
       if (!this.#replace()) return;

@@ -277,6 +277,8 @@ export const defaultFeedLimits = {
   openGapMs: 10_000,
   /** How long an owner waits to find out whether the epoch that others know is the one it reads. */
   epochWaitMs: 10_000,
+  /** How long an owner that lacks messages waits for what the router that named the epoch has written of it. */
+  factsWaitMs: 2_000,
 };
 
 /** @throws RangeError for limits that are no positive numbers */

@@ -88,6 +88,8 @@ export interface TakeoverFacts {
    * The fold is known to have had everything up to this message, which is at least the one before the epoch's first.
    */
   readonly completeTo: number;
+  /** What the router that named the epoch has written of it may still be on its way. */
+  readonly isAwaited: boolean;
 }
 
 /**
@@ -101,10 +103,12 @@ export type TakeoverPlan =
   | { readonly how: "wait" };
 
 export function planTakeover(facts: TakeoverFacts): TakeoverPlan {
-  const { state, earliest, newest, isComplete, keptFrom, completeTo } = facts;
+  const { state, earliest, newest, isComplete, keptFrom, completeTo, isAwaited } = facts;
   const last = lastSequenceOf(state);
   const epochStart = state.epoch?.sequence ?? 0;
-  const byState: TakeoverPlan = newest.sequence >= last ? { how: "state" } : { how: "wait" };
+  // A ledger with holes would replace a better state, which would then replace it in turn.
+  const mayBeWorse = isAwaited && !isComplete && state.last === undefined;
+  const byState: TakeoverPlan = newest.sequence >= last && !mayBeWorse ? { how: "state" } : { how: "wait" };
   if (state.progress === "loading") return isComplete ? byState : { how: "wait" };
   // No record covers what was read before the message that names the epoch, and the fold takes that for nothing.
   const isUnfounded = earliest.sequence < epochStart && completeTo < epochStart;

@@ -68,6 +68,55 @@ describe("an epoch that is named by a message in the middle", () => {
   });
 });
 
+/**
+ * Symptom: after a partition nobody used an engine's facts for 20 s. An owner with holes learned of an epoch that others
+ * had named, and stated its ledger at once, before their records, which came with the name. Its checkpoint was later
+ * than their complete one, theirs was better, and each side waited for the state of the other.
+ */
+describe("an epoch that another router has named", () => {
+  function partition() {
+    const { rig, a, b, c } = trio(26);
+    rig.apart.add(b);
+    rig.publish(6);
+    b.miss(3);
+    b.reader.setRole("owner");
+    b.read();
+    a.miss(6);
+    rig.publish(4);
+    rig.exchange(a, b, c);
+    rig.settle();
+    return { rig, a, b, c };
+  }
+
+  test("is not stated by an owner with holes before the records of who named it have come", () => {
+    const { rig, a, b, c } = partition();
+    c.reader.setRole("owner");
+    rig.exchange();
+    rig.settle();
+    rig.expectTruth([a, c]);
+    rig.apart.clear();
+    rig.exchange();
+    expect(b.takeovers("state")).toBe(0);
+    rig.exchange(a, b, c);
+    rig.settle();
+    rig.expectTruth();
+  });
+
+  test("is stated by it when they have not come for 2 s", () => {
+    const { rig, a, b } = partition();
+    b.fold.declare({ target, epoch: epochOf(a) });
+    rig.time.advance(1_999);
+    b.reader.maintain();
+    expect([b.takeovers("state"), b.fold.state(target)?.last]).toEqual([0, undefined]);
+    rig.time.advance(1);
+    b.reader.maintain();
+    expect([b.takeovers("state"), b.fold.state(target)?.last?.sequence]).toEqual([1, 9]);
+    rig.publish(1);
+    b.read();
+    expect(b.fold.state(target)?.last?.sequence).toBe(10);
+  });
+});
+
 describe("an inherited state with a hole that a checkpoint has closed", () => {
   // Records at or below a checkpoint are ignored, so that a complete reader's records from before the hole change nothing.
   test.each([false, true])("is made whole by a reader that has read everything, the owner gone: %s", (isGone) => {

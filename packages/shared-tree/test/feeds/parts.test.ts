@@ -75,7 +75,10 @@ describe("a takeover", () => {
     isComplete: true,
     progress: "current",
   };
-  const facts = { state, earliest: mark(0), newest: mark(120), isComplete: true, keptFrom: 90, completeTo: 100 };
+  const facts = {
+    ...{ state, earliest: mark(0), newest: mark(120), isComplete: true, keptFrom: 90, completeTo: 100 },
+    isAwaited: false,
+  };
   const open: FoldState = { ...state, isComplete: false, progress: "open" };
   /** The epoch is named by a message in the middle of what was read. */
   const later = {
@@ -120,6 +123,16 @@ describe("a takeover", () => {
     [
       "it has read from before it, not all",
       { ...later, state: { ...later.state, last: undefined }, isComplete: false, completeTo: 49 },
+      { how: "state" },
+    ],
+    [
+      "it has read from before it, not all, and what others have written may come",
+      { ...later, state: { ...later.state, last: undefined }, isComplete: false, completeTo: 49, isAwaited: true },
+      { how: "wait" },
+    ],
+    [
+      "it has read all, and what others have written may come",
+      { ...later, state: { ...later.state, last: undefined }, completeTo: 49, isAwaited: true },
       { how: "state" },
     ],
     [

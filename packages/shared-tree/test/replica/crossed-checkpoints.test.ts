@@ -28,7 +28,7 @@ function openFeed(node: Node): FeedReader {
  * other's was not: each gave its state up for the other's, and had none to give when it was asked.
  */
 test.each(["whole first", "lacking first"])(
-  "two routers that each doubt their state because of the other's do not wait for each other: %s",
+  "two routers that each gave their state up for the other's do not wait for each other: %s",
   async (order) => {
     const time = createVirtualTime();
     const [one, other] = [createNode("one", time), createNode("other", time)];
@@ -46,7 +46,7 @@ test.each(["whole first", "lacking first"])(
     const takes = (node: Node, from: Node): void => {
       for (const update of written.get(from) ?? []) node.replica.ports.documents.apply(update);
     };
-    // Who comes to doubt first also asks first.
+    // Who gives its own up first also asks first.
     if (order === "whole first") takes(one, other);
     takes(other, one);
     time.advance(10);

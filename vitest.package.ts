@@ -5,12 +5,12 @@ import { defineConfig } from "vitest/config";
 
 /**
  * The unit tests of the package whose folder this is run in, which is what turbo does. Vitest loads its own sources, so that
- * tests can replace modules; Node loads those of other packages. Modes: `quick` (every file, property tests at a tenth
- * of their depth) and `full` (files that ask for depth, and those named `*.deep.test.ts`).
+ * tests can replace modules; Node loads those of other packages. Modes: `quick` (property tests at a tenth of their depth,
+ * without files named `*.deep.test.ts`) and `full` (everything).
  */
 export default defineConfig(({ mode }) => {
   const isFull = mode === "full";
-  const files = testFiles().filter(({ path, text }) => (isFull ? isDeep(path, text) : !path.endsWith(".deep.test.ts")));
+  const files = testFiles().filter(({ path }) => isFull || !path.endsWith(".deep.test.ts"));
   const shared = {
     env: { TEST_DEPTH: mode },
     server: { deps: { external: [otherSources()] } },
@@ -18,34 +18,41 @@ export default defineConfig(({ mode }) => {
     setupFiles: files.some(({ text }) => text.includes('"fast-check"'))
       ? [fileURLToPath(new URL("vitest.seed.ts", import.meta.url))]
       : [],
-    testTimeout: isFull ? 120_000 : 20_000,
   };
-  // Modules in whose place others are put, and memory that is measured, must be a file's own.
-  const [alone, together] = [true, false].map((isAlone) =>
-    files.filter(({ text }) => /\bvi\.mock\(|\bmemoryUsage\b/.test(text) === isAlone).map(({ path }) => path),
+  const kinds = Map.groupBy(
+    files,
+    (file) => `${isAlone(file) ? "alone" : "together"}${isFull && isDeep(file) ? ", deep" : ""}`,
   );
-  return {
+  const projects = Array.from(kinds, ([name, some]) => ({
     test: {
-      maxWorkers: 2,
-      passWithNoTests: isFull,
-      reporters: ["default", "json"],
-      outputFile: { json: `.test/${mode}.json` },
-      projects: [
-        { test: { ...shared, name: "together", include: together ?? [], isolate: false } },
-        ...(alone?.length ? [{ test: { ...shared, name: "alone", include: alone } }] : []),
-      ],
+      ...{ ...shared, name, include: some.map(({ path }) => path) },
+      isolate: name.startsWith("alone"),
+      testTimeout: name.endsWith("deep") ? 120_000 : 20_000,
     },
+  }));
+  return {
+    test: { maxWorkers: 2, reporters: ["default", "json"], outputFile: { json: `.test/${mode}.json` }, projects },
   };
 });
 
-function testFiles(): { readonly path: string; readonly text: string }[] {
+interface TestFile {
+  readonly path: string;
+  readonly text: string;
+}
+
+function testFiles(): TestFile[] {
   return readdirSync("test", { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".test.ts"))
     .map((name) => join("test", name))
     .map((path) => ({ path, text: readFileSync(path, "utf8") }));
 }
 
-function isDeep(path: string, text: string): boolean {
+/** Modules in whose place others are put, and memory that is measured, must be a file's own. */
+function isAlone({ text }: TestFile): boolean {
+  return /\bvi\.mock\(|\bmemoryUsage\b/.test(text);
+}
+
+function isDeep({ path, text }: TestFile): boolean {
   return path.endsWith(".deep.test.ts") || /\b(randomRuns|fixedSeeds)\(\d/.test(text);
 }
 

@@ -6,20 +6,19 @@ import { parseArgs } from "node:util";
 import { root, setUp } from "./set-up.mjs";
 
 const usage = `usage: npm test [-- FILE...]
-       npm run test:all [-- --added]
+       npm run test:all
 
 npm test: format and lint, types, the unit tests of every package with property tests at a tenth of their depth, one
 integration suite for each capability, and the rules of the tree. A package that has not changed since it passed, nor what it
 imports, is not run again.
 
-npm run test:all: these, then everything else: property tests at their full depth, programs killed, stopped and cut off,
-containers, browsers, convergence, and 300 seeds of simulated faults.
+npm run test:all: everything, each test once: these, with property tests at their full depth, programs killed, stopped and
+cut off, containers, browsers, convergence, and 300 seeds of simulated faults.
 
   FILE...   those test files alone
   --tests   without format, lint, types and the rules of the tree
   --runtime of these, what a release of Node may change: packages that use sockets, threads, native code, shared memory or
             Unicode, and the integration suites
-  --added   what test:all adds to npm test, alone
   --help    this text
 
 A test that needs what is absent (a program, captures of engines) is not run, and says so. With SKIPPED_TESTS_FAIL=true, as in
@@ -34,7 +33,7 @@ const seeds = ["--seed", "312544700", "--count", "300"];
 const runtimePackages =
   "api core engine-model engines mesh prefix-index server shared-tree testing tokenizer engine-sim router".split(" ");
 
-const { isAll, isAdded, isTests, isRuntime, files } = readFlags();
+const { isAll, isTests, isRuntime, files } = readFlags();
 await setUp();
 process.env.ESPALIER_SKIP_BUILD = "1";
 process.env.TURBO_TELEMETRY_DISABLED = "1";
@@ -52,16 +51,13 @@ else if (isTests || isRuntime) {
   const folders = workspaces().filter(isChosen);
   runTasks(["test", ...folders.map((folder) => `--filter=./${folder}`)], "quick", folders);
   runVitest("quick", ["--project", "gate"]);
-} else {
-  if (!isAdded) runTasks(["lint", "typecheck", "test"], "quick", workspaces());
-  if (isAll || isAdded) {
-    // Deadlines of real programs: no package is tested beside them.
-    const packages = workspaces().filter((folder) => folder !== "test");
-    runTasks(["test:deep", "--filter=!@espalier/test"], "full", packages);
-    runTasks(["test:deep", "--filter=@espalier/test"], "full", ["test"], "full");
-    runSeeds();
-  }
-}
+} else if (isAll) {
+  // Deadlines of real programs: no package is tested beside them.
+  const packages = workspaces().filter((folder) => folder !== "test");
+  runTasks(["lint", "typecheck", "test:deep", "--filter=!@espalier/test"], "full", packages);
+  runTasks(["test:deep", "--filter=@espalier/test"], "full", ["test"], "full");
+  runSeeds();
+} else runTasks(["lint", "typecheck", "test"], "quick", workspaces());
 const { passed, skipped } = total;
 for (const failure of failures) console.log(`FAILED: ${failure}`);
 const failed = total.failed + (process.env.SKIPPED_TESTS_FAIL === "true" ? skipped : 0);
@@ -158,15 +154,14 @@ function readFlags() {
     const { values, positionals } = parseArgs({
       options: {
         all: { type: "boolean" },
-        added: { type: "boolean" },
         tests: { type: "boolean" },
         runtime: { type: "boolean" },
         help: { type: "boolean", short: "h" },
       },
       allowPositionals: true,
     });
-    const { all, added, tests, runtime } = values;
-    if (!values.help) return { isAll: all, isAdded: added, isTests: tests, isRuntime: runtime, files: positionals };
+    const { all, tests, runtime } = values;
+    if (!values.help) return { isAll: all, isTests: tests, isRuntime: runtime, files: positionals };
     console.log(usage);
     return process.exit(0);
   } catch (error) {

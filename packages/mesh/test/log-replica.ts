@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { asRouterId, ByteReader, ByteWriter, EspalierError, type RouterId } from "@espalier/core";
 import { type Origin, originKey } from "../src/origin.ts";
 import type { FoldStatement, ReplicaPorts, SnapshotRequest } from "../src/replica-ports.ts";
@@ -96,14 +97,15 @@ export class LogReplica implements ReplicaPorts {
     for (const listener of this.#requestListeners) listener(request);
   }
 
-  /** Everything that was written, to be compared with that of another. */
+  /** A hash of everything that was written, to be compared with that of another. */
   digest(): string {
-    const logs = [...this.logs].flatMap(([name, { items }]) => {
-      const written = [...items].filter(([, list]) => list.length > 0).sort(([a], [b]) => a - b);
-      const all = written.map(([writer, list]) => [writer, list.map((item) => [...item])]);
-      return written.length > 0 ? [[name, all] as const] : [];
-    });
-    return JSON.stringify(logs.sort(([a], [b]) => (a < b ? -1 : 1)));
+    const hash = createHash("sha256");
+    for (const [name, { items }] of [...this.logs].sort(([a], [b]) => (a < b ? -1 : 1))) {
+      for (const [writer, list] of [...items].sort(([a], [b]) => a - b)) {
+        for (const item of list) hash.update(`${name} ${writer} ${item.length} `).update(item);
+      }
+    }
+    return hash.digest("hex");
   }
 
   readonly documents: ReplicaPorts["documents"] = {

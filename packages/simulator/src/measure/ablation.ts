@@ -49,7 +49,7 @@ export interface AblatedPart {
   readonly routers: number;
   /** By figure: its largest ratio, and its mean over the cases. */
   readonly ratios: Partial<Record<AblationFigure, { readonly worst: number; readonly mean: number }>>;
-  /** The largest effect beyond the spread of its seeds, or the largest at all when none is. */
+  /** The largest effect beyond the spread of its seeds, or the largest above a hundredth when none is. */
   readonly earns_most: AblationEffect | undefined;
   readonly costs_most: AblationEffect | undefined;
   /** Effects beyond the spread of their seeds. */
@@ -175,8 +175,8 @@ function summarize(
   const costing = beyond.filter(({ ratio }) => ratio < 1);
   return {
     ...{ part, routers, ratios, failed_cases },
-    earns_most: earning[0] ?? sorted.find(({ ratio }) => ratio > 1),
-    costs_most: costing.at(-1) ?? sorted.findLast(({ ratio }) => ratio < 1),
+    earns_most: earning[0] ?? sorted.find(({ ratio }) => ratio > 1 + leastEffect),
+    costs_most: costing.at(-1) ?? sorted.findLast(({ ratio }) => ratio < 1 - leastEffect),
     ...{ earns: earning.length, costs: costing.length },
     reached: countCases(effects.filter(({ ratio }) => ratio !== 1)),
     cases: countCases(effects),

@@ -181,7 +181,7 @@ test("agents-300: 300 at once, lengths as given, and memory that does not copy w
 test("mooncake-conversation: needs the trace, has each published fleet, and spreads the steps", () => {
   const one = scenario("mooncake-conversation");
   expect(() => run(one, { trace: [] })).toThrow(expect.objectContaining({ code: "config_invalid", param: "trace" }));
-  expect(one.variants).toHaveLength(13);
+  expect(one.variants).toHaveLength(16);
   for (const { variant } of one.published) expect(one.variants.map(({ name }) => name)).toContain(variant);
   expect(one.variants.at(-1)).toEqual({ name: "8x3.15M-ordered", engines: 8, engineOrder: "shortest" });
   expect(one.variants.find((variant) => variant.name === "4x1.05M-x2")).toEqual({

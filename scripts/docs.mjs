@@ -10,11 +10,16 @@ await setUp();
 const { generatedDocuments, withMigrationTables, withLayouts } = await import(
   "../apps/router/src/generated-documents.ts"
 );
+const { boundsPage, renderBounds } = await import("../test/tidy/bounds.ts");
+const { loadTree } = await import("../test/tidy/tree.ts");
 const { namedFigures, withFigures } = await import("../bench/src/document-figures.ts");
 for (const [name, text] of Object.entries(await generatedDocuments())) {
   writeFileSync(join(root, "docs", name), text);
   console.log(`docs/${name}`);
 }
+
+writeFileSync(join(root, boundsPage), renderBounds(loadTree(root)));
+console.log(boundsPage);
 
 const guide = join(root, "docs", "MIGRATION.md");
 writeFileSync(guide, withMigrationTables(readFileSync(guide, "utf8")));

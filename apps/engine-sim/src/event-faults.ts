@@ -37,6 +37,7 @@ const eventFaultKinds = [
 const maxCount = 1_000_000;
 /** Largest count of `junk`, whose messages are published at once. */
 const maxJunk = 1_000;
+/** Longest delay of a message. */
 const maxDelayMs = 600_000;
 
 /**
@@ -64,6 +65,7 @@ export function parseEventFault(body: JsonObject): EventFault {
 /** Faults that apply to coming messages. */
 export type MessageFault = Extract<EventFault, { kind: "duplicate" | "disorder" | "silence" }>;
 
+/** Active faults of messages. */
 const maxMessageFaults = 16;
 
 const deliveries: Readonly<Record<MessageFault["kind"], Delivery>> = {

@@ -46,6 +46,7 @@ export interface Fault {
 /** The active faults. The first that matches a request, and whose probability comes up, hits it. */
 export type FaultTable = ReturnType<typeof createFaultTable>;
 
+/** Active faults of one engine. */
 const maxFaults = 16;
 
 /** The path at which other engines fetch blocks, on the side channel. */
@@ -107,6 +108,7 @@ export function injectedStatus(fault: Fault | undefined): number | undefined {
   return fault?.kind === "status" ? fault.status : undefined;
 }
 
+/** Longest delay that a fault adds. */
 const maxDelayMs = 600_000;
 
 /**

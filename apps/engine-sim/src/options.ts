@@ -281,6 +281,7 @@ export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
 
 /** Ports that one engine takes: events and replay. */
 export const portsPerEngine = 2;
+/** Largest number of messages kept for replay. */
 const maxBufferSteps = 1_000_000;
 
 interface WithPreset {
@@ -311,6 +312,7 @@ function resolveKvEvents(options: KvEventOptions, facts: EngineDefaults): Resolv
   return { dialect: dialect === "auto" ? ownDialect : dialect, port, replay, bufferSteps, topic, host: address };
 }
 
+/** Longest timeout of a KV transfer. */
 const maxTimeoutMs = 86_400_000;
 
 /** @throws RangeError naming the invalid option */

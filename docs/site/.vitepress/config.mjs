@@ -65,6 +65,7 @@ const sidebar = [
     ["Metrics", "docs/METRICS"],
     ["Errors", "docs/ERRORS"],
     ["Limits", "docs/LIMITS"],
+    ["Bounds", "docs/reference/bounds"],
     ["Protocol", "docs/PROTOCOL"],
     ["Threat model", "docs/THREAT_MODEL"],
     ["Presets", "docs/PRESETS"],

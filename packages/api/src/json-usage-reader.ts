@@ -3,7 +3,7 @@ import { joinUsage, readUsageReport, type Usage, type UsageReport } from "./usag
 
 /** A longer report is not read: SGLang's `meta_info` may contain log-probabilities. */
 const maxReportBytes = 1_048_576;
-/** Longest key, with its colon and surrounding white space, that is taken for a report. */
+/** Longest key, with its colon and surrounding whitespace, that is taken for a report. */
 const maxKeyBytes = 64;
 
 const usageKey = Buffer.from('"usage"');

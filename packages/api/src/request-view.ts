@@ -60,8 +60,11 @@ interface BodyMember extends Span {
 
 type Members = ReadonlyMap<string, BodyMember>;
 
+/** Top-level keys of a request body. A body with more is rejected. */
 const maxTopLevelKeys = 1_024;
+/** Longest `model` of a request, in UTF-16 units. */
 const maxModelLength = 256;
+/** Longest `previous_response_id` that the router reads, in UTF-16 units. */
 const maxResponseIdLength = 256;
 
 /** Most choices: vLLM's default limit (`VLLM_MAX_N_SEQUENCES`). Other engines have none, and more exhaust them. */

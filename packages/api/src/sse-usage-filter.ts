@@ -301,7 +301,7 @@ const errorBeginnings = [
   '{"type":"error"',
   '{"type":"response.failed"',
 ];
-/** Fits the longest one, with white space. */
+/** Fits the longest one, with whitespace. */
 const maxBeginningBytes = 64;
 
 /** Whether an event or a body that starts with `text` is an error: `more` while it is too short to tell. */

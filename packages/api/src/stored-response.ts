@@ -9,6 +9,7 @@ export interface StoredResponsePath {
 
 /** Every engine writes the id first or nearly so. */
 const maxHeadBytes = 4_096;
+/** Longest response id that the router remembers, in UTF-16 units. */
 const maxIdLength = 256;
 
 /** Only unreserved characters, and no leading dot: nothing that could form another path at the engine. */

@@ -227,6 +227,7 @@ function descend({ matrix, right }: MutableMoments, coefficients: Float64Array):
 }
 
 const leastRounds = 12;
+/** Rounds of the solver; it usually settles long before. */
 const maxRounds = 200;
 const settled = 1e-6;
 const least = 1e-12;

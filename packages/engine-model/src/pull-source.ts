@@ -67,8 +67,10 @@ interface Pull<Request> {
   hold: KvHold | undefined;
 }
 
+/** Pulls that an engine sends at once, unless it is set. */
 export const defaultMaxTransfers = 32;
 
+/** Pulls that wait at an engine, unless it is set. */
 export const defaultMaxQueued = 1_024;
 
 /**

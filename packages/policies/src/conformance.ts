@@ -21,6 +21,7 @@ export class ConformanceError extends Error {
   override readonly name = "ConformanceError";
 }
 
+/** Candidates of one drawn decision. */
 const maxCandidates = 8;
 /** Choices of each policy over one set: state that a policy keeps shows in the later ones. */
 const turns = 4;

@@ -70,7 +70,7 @@ import { createPools, type Pools, poolRules } from "./routing/pools.ts";
 import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } from "./tracing/index.ts";
 
 /** Connections beyond the limit that are kept open to be answered with 503. */
-const rejectedConnections = 256;
+const maxRejectedConnections = 256;
 /** Most stored responses whose engine is remembered. */
 const storedResponseCapacity = 100_000;
 
@@ -164,7 +164,7 @@ export function createContext(
     largeBodies: createLargeBodies({ scheduler, logger }),
     connections: createConnectionLimit({
       ...{ listener: "clients", meter, logger },
-      maxRejected: () => Math.min(rejectedConnections, descriptors.rejected),
+      maxRejected: () => Math.min(maxRejectedConnections, descriptors.rejected),
       max: () => Math.min(live.current.limits.maxConnections, descriptors.clients),
     }),
     memory: watchMemory({ config: config.admission, clock, index, feedQualityOf: prefix.feedQualityOf }),

@@ -147,6 +147,7 @@ const restartDownMs = 2_000;
 /** How often a leaving router is polled for its end; the polls together outlast any grace period. */
 const startRetryMs = 250;
 
+/** Polls for the end of a router that leaves. */
 const maxStartTries = 1_000;
 
 const churnPeriodMs = 2_000;

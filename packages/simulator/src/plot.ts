@@ -43,11 +43,13 @@ export interface Figure {
   readonly columns?: number;
 }
 
+/** Panels of a figure. */
 export const maxPanels = 24;
 
 /** As many as there are line styles. */
 export const maxLineNames = 24;
 
+/** Points of a line. */
 export const maxLinePoints = 2_000;
 
 const margin = 16;

@@ -18,6 +18,7 @@ export interface SessionTrail {
 
 /** Sessions that are kept, and steps of one. */
 export const maxSessions = 400;
+/** Latest steps of a session that are kept. */
 export const maxSteps = 12;
 
 export type Sessions = ReadonlyMap<string, SessionTrail>;

@@ -10,6 +10,7 @@ import { promptsOf } from "./completions.ts";
 import { modelOf, planPooling } from "./planning.ts";
 
 const defaultDimensions = 384;
+/** Largest number of dimensions that a request may ask for. */
 const maxDimensions = 8_192;
 
 /** `POST /v1/embeddings`: unit vectors that depend on the tokens of the input only. */

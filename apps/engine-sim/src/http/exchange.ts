@@ -116,6 +116,7 @@ export function readBody(request: IncomingMessage): Promise<string> {
 
 /** Headers whose values are not logged. */
 const secretHeaders = new Set(["authorization", "x-api-key", "cookie", "proxy-authorization"]);
+/** Characters of a header's value in the log; the rest is cut. */
 const maxHeaderValueLength = 256;
 
 /** An exchange as the log keeps it. */

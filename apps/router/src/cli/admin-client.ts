@@ -48,6 +48,7 @@ interface AdminBody {
 const timeoutMs = 5_000;
 /** A router uses this status, like 200, to answer that it tried something and failed. */
 const outcomeStatus = 422;
+/** Largest answer of a router's admin API. */
 const maxBytes = 16_777_216;
 
 /**

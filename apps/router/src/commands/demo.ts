@@ -274,6 +274,7 @@ export type DemoOptions = ReturnType<typeof readDemoOptions>;
 
 const enginePortOffset = 1_000;
 const portCount = 65_536;
+/** Highest rate of `--load`. */
 const maxRequestsPerSecond = 10_000;
 
 /**
@@ -409,6 +410,7 @@ const seed = 1;
 const usersPerGeneration = 1_000;
 /** Share of the arrivals that continue a conversation, when one is idle. */
 const followUpShare = 0.75;
+/** Idle conversations; with as many, every arrival continues one. */
 const maxIdle = 200;
 /** Maximum open requests. Further arrivals wait, so that a router that hangs does not fill the memory. */
 const maxUnderWay = 1_000;

@@ -75,6 +75,7 @@ function checkConfiguration(config: CompiledConfig): readonly Check[] {
 }
 
 const timeoutMs = 2_000;
+/** Largest answer of a router's admin API. */
 const maxBytes = 16_777_216;
 
 interface Running {

@@ -24,6 +24,7 @@ interface RecordFlags {
   readonly json?: boolean;
 }
 
+/** Longest recording, in minutes. */
 const maxMinutes = 24 * 60;
 const usualAdmin = "http://127.0.0.1:9090";
 const usualName = "trace";

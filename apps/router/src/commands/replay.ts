@@ -227,8 +227,11 @@ export interface ReplayFlags {
 /** The parsed options of `espalier replay`. */
 export type ReplayOptions = ReturnType<typeof readReplayOptions>;
 
+/** Largest `--requests`. */
 const maxRequests = 1_000_000;
+/** Largest `--closed`. */
 const maxUsers = 100_000;
+/** Largest `--blocks`: KV blocks of a simulated engine. */
 const maxBlocks = 10_000_000;
 
 /**

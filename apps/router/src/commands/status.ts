@@ -35,6 +35,7 @@ interface StatusOptions extends AdminOptions {
 }
 
 const standardPeriodMs = 2_000;
+/** Longest `--watch`. */
 const longestPeriodMs = 3_600_000;
 
 /** @throws UsageError */

@@ -24,6 +24,7 @@ export function reasonOf(error: unknown): string {
   return error.cause instanceof Error ? `${error.message} (${error.cause.message})` : error.message;
 }
 
+/** A router's clock further from this machine's is a warning. */
 const maxSkewMs = 5_000;
 
 /** Compares another machine's `Date` header, which has whole seconds, with this machine's clock. */

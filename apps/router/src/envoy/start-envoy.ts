@@ -32,6 +32,7 @@ export interface EnvoyProcess extends Child<EnvoyListening> {
 const standardStartMs = 20_000;
 const killAfterMs = 1_500;
 const askEveryMs = 20;
+/** Latest log of Envoy that an error quotes. */
 const keptLogBytes = 8_192;
 
 /**

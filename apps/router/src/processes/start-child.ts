@@ -35,6 +35,7 @@ export interface ChildOptions extends ProgramOptions {
 }
 
 const killAfterMs = 1_500;
+/** Latest error output of a child process that an error quotes. */
 const keptErrorBytes = 8_192;
 
 /**

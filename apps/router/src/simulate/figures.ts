@@ -14,7 +14,7 @@ import type { RunOutcome } from "./run-job.ts";
 const maxCases = 7;
 /** More bands than this hide each other. */
 const maxBands = 3;
-/** Upper end of a drawn distribution: the very last requests are noise. */
+/** Upper end of a drawn distribution: the last requests are noise. */
 const maxShare = 0.995;
 
 /**

@@ -100,9 +100,13 @@ export type SimulateCommand =
   | AblationCommand
   | WriteTraceCommand;
 
+/** Largest `--seeds`. */
 export const maxSeeds = 100;
+/** Largest `--jobs`. */
 export const maxJobs = 64;
+/** Largest `--users`. */
 export const maxSimulatedUsers = 100_000;
+/** Largest `--requests`. */
 export const maxSimulatedRequests = 10_000_000;
 /** One way between two routers. */
 const maxLinkDelayMs = 10_000;

@@ -31,6 +31,7 @@ interface NodeOwner {
 }
 
 const wordBytes = 4;
+/** Largest nesting depth that the kernel can count to. */
 const maxDepthOfKernel = 0x7fff_ffff;
 /** A kernel whose memory grows beyond this for one body is replaced afterwards: WebAssembly memory never shrinks. */
 const keptBytes = 16 * 1_048_576;

@@ -10,6 +10,7 @@ import type { ConnectionUser, EnginePool } from "./upstream-pools.ts";
  * Maximum size and time for reading a discarded answer to keep its connection; past either, the connection is closed.
  */
 const maxDiscardedBytes = 64 * 1024;
+/** Longest time for reading a discarded answer. */
 const maxDiscardMs = 2_000;
 /**
  * A stale kept connection fails about a round trip after the request was written. Later the engine may have been working on

@@ -256,6 +256,7 @@ class StreamCall implements Dispatcher.DispatchHandler, ConnectionUser {
 
 /** Per address. Streamed answers occupy a connection each. */
 const maxConnections = 128;
+/** Control requests that wait for a connection to one address. */
 const maxQueued = 128;
 const keepAliveTimeoutMs = 4_000;
 

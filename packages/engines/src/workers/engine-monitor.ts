@@ -57,6 +57,7 @@ export function createEngineMonitor(fleetDeps: EngineDeps, engine: Engine): Engi
   };
 }
 
+/** Largest model list of an engine. */
 const maxModelListBytes = 1024 * 1024;
 
 /** Least time between two fetches because an answer refuted the list. */

@@ -15,6 +15,7 @@ import type { ProcessTime } from "./process-time.ts";
 const coalesceMs = 10;
 /** A peer whose table differs gets the whole one, the first time at once, then at growing intervals. */
 const firstSyncMs = 1_000;
+/** Longest interval between two full tables sent to a peer. */
 const maxSyncMs = 16_000;
 
 interface SyncState {

@@ -83,6 +83,7 @@ const maxTicksCounted = 2.5;
 /** Lag up to here is normal. Above it, each `lagUnitMs` lengthens timeouts by their whole length, up to four times. */
 const normalLagMs = 100;
 const lagUnitMs = 500;
+/** How many times lag adds a timeout's own length to it. */
 const maxStretch = 3;
 const noLinks: ReadonlySet<RouterId> = new Set();
 

@@ -211,6 +211,7 @@ function parseStored(key: string, value: string): StoredJournal | undefined {
 }
 
 const pieceVersion = 1;
+/** UTF-8 bytes of a journal's name. */
 const maxNameBytes = 512;
 const storedPiece = versioned(
   pieceVersion,

@@ -39,6 +39,7 @@ export interface RedisMessage {
   readonly body: Uint8Array;
 }
 
+/** UTF-8 bytes of an address or of the reason of a close. */
 const maxAddressBytes = 256;
 /** The most of a message that is not its body. */
 const headerBytes = 320;

@@ -82,6 +82,7 @@ export function createWsTransport(options: WsTransportOptions): WebSocketTranspo
 
 /** How long a request may take to arrive whole before it is dropped. */
 const requestTimeoutMs = 2_000;
+/** Headers of a request to the mesh listener. */
 const maxHeaderBytes = 8 * 1_024;
 
 class WsTransport implements WebSocketTransport {

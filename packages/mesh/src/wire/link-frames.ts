@@ -108,10 +108,15 @@ export interface Hello {
 /** "ESPA" distinguishes another program's frame from a router's at once. */
 const espa = 0x41505345;
 const digestBytes = 32;
+/** Largest protocol version. */
 const maxVersion = 0xffff;
+/** UTF-8 bytes of the cluster, the router's id and its address. */
 export const maxNameBytes = 255;
+/** Largest block size, in tokens. */
 const maxBlockSizeTokens = 1 << 20;
+/** Capabilities of a hello. */
 const maxCapabilities = 32;
+/** UTF-8 bytes of a capability. */
 const maxCapabilityBytes = 64;
 
 const versions = converted<{ magic: number; min: number; max: number }, VersionRange>(
@@ -272,7 +277,9 @@ export const linkEnds = [
 /** Why a link has ended. `reset`: the other end is gone; `silent`: nothing was heard for too long. */
 export type LinkEnd = (typeof linkEnds)[number];
 
+/** UTF-8 bytes of a rejection's detail. */
 const maxDetailBytes = 512;
+/** Characters of a rejection's detail; the rest is cut. */
 const maxDetailCharacters = 128;
 
 const reject = versioned(

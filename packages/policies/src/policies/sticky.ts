@@ -6,6 +6,7 @@ import type { ChoiceReason } from "../policy.ts";
 import { countingWeight, weightedOnly } from "../weights.ts";
 import { leastWork, leastWorkParts } from "./least-work.ts";
 
+/** Largest `max-idle-seconds`: a day. */
 const maxIdleSeconds = 86_400;
 
 export const sticky: PolicyDefinition = {

@@ -304,6 +304,7 @@ export type OfferedTrees = "all" | "fresh";
 
 /** Bound of floating trees offered for attachment at a time (the youngest), and of engine blocks of each. */
 export const maxOfferedTrees = 256;
+/** Engine blocks of one floating tree that are offered. */
 const maxOfferedBlocks = 64;
 /** A floating block takes its own nodes, or adds two aliases for the names of an existing node. */
 const namesPerNode = 2;

@@ -136,6 +136,8 @@ export function isPlausibleTransfers(sums: TransferSums): boolean {
 const names = ["weight", "tokens", "ms", "squareTokens", "tokenMs"] as const;
 /** With the decay of `memory`, an endless series of transfers weighs 50. */
 const maxWeight = 51;
+/** Longest time that a reported transfer may claim. */
 const longestMs = 100_000;
+/** Most tokens that a reported transfer may claim. */
 const mostTokens = 1e8;
 const rounding = 1e-6;

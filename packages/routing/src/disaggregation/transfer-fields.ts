@@ -75,7 +75,7 @@ const reservedHeaders: readonly ReservedName[] = [
 ];
 
 export const reservedFieldNames: ReadonlySet<string> = new Set(reservedFields.map(({ name }) => name));
-const longestName = Math.max(...[...reservedFieldNames].map((name) => name.length));
+const widestName = Math.max(...[...reservedFieldNames].map((name) => name.length));
 /** Headers, in lower case, that only a router may set. */
 export const transferHeaderNames: ReadonlySet<string> = new Set(reservedHeaders.map(({ name }) => name));
 const withinPaths = reservedWithin.map(({ name }) => name.split("."));
@@ -104,7 +104,7 @@ export function findTransferField(body: JsonBody): string | undefined {
 function reservedMember(body: JsonBody, object: number): string | undefined {
   const end = body.after(object);
   for (let key = object + 1; key < end; key = body.after(key + 1)) {
-    if (body.textBytes(key) > longestName || body.kindOf(key + 1) === "null") continue;
+    if (body.textBytes(key) > widestName || body.kindOf(key + 1) === "null") continue;
     const name = body.textOf(key);
     if (reservedFieldNames.has(name)) return name;
   }

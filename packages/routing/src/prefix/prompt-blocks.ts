@@ -27,6 +27,7 @@ export interface RecentPrompts {
 
 /** About 12 MB. */
 const maxRecentBlocks = 262_144;
+/** Latest prompts kept to place floating blocks. */
 const maxRecentPrompts = 4_096;
 
 /** New prompts replace the oldest: an engine announces a prompt's blocks within about a second of computing them. */

@@ -87,6 +87,7 @@ const leastDueMs = 1_000;
 /** Time of an output token, and requests that an engine serves together, until they are measured: see `outputTokenWork`. */
 const usualMsPerOutputToken = 22;
 const usualBatch = 55;
+/** Largest estimate of the requests that an engine serves together. */
 const maxBatch = 1_024;
 /** Below this share of memory in use, the requests that would fill it cannot be estimated. */
 const leastKvUse = 0.05;

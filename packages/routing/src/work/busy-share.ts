@@ -100,4 +100,5 @@ const leastSeenMs = 1_000;
 /** Engines also do other work than prefill. */
 const caution = 1.15;
 const firstTargets = 16;
+/** Windows after which sums are taken anew, so that they stay exact. */
 const maxWindows = 100;

@@ -98,7 +98,7 @@ export function isPlausible(times: LearnedTimes): boolean {
     isAmount(msPerOutputToken, maxTermMs) &&
     isAmount(answers, maxSamples) &&
     isAmount(ageMs, Number.MAX_SAFE_INTEGER) &&
-    targets.every(({ log, known }) => Math.abs(log) <= maxLog && isAmount(known, 1)) &&
+    targets.every(({ log, known }) => Math.abs(log) <= Math.log(maxFactor) && isAmount(known, 1)) &&
     fetches.every(isPlausibleFetch)
   );
 }
@@ -138,14 +138,15 @@ function areSumsOfSamples({ matrix, right, weight }: SampleSums): boolean {
 
 const reportedKilotokens = [0.5, 2, 8, 32] as const;
 const leastReferenceMs = 0.1;
+/** Largest time that another router may claim for a term. */
 const maxTermMs = 100_000;
 /** Larger sums belong to no engine, and would not be exact. */
 const maxSum = 1e12;
 const rounding = 1e-9;
 /** Notes round weights. */
 const leastWeight = 0.1;
-/** Bound of a target's published factor: a hundred times slower or faster than the others. */
-const maxLog = Math.log(100);
+/** Largest published factor by which a target is slower or faster than the others. */
+const maxFactor = 100;
 
 function isAmount(value: number, most: number): boolean {
   return value >= 0 && value <= most;

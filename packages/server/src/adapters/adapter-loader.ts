@@ -13,6 +13,7 @@ import type { AdapterUse } from "./adapter-use.ts";
 
 /** An engine may read an adapter from a disk or over the network. */
 const callTimeoutMs = 30_000;
+/** Largest answer to a load or unload of an adapter. */
 const maxAnswerBytes = 64 * 1024;
 /** How long an engine is not asked again for an adapter that it failed to load or unload. */
 const refusalMs = 5_000;

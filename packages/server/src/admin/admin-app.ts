@@ -50,6 +50,7 @@ export interface AdminDependencies extends WorkerRoutesDependencies {
   readonly keySha256: Buffer | undefined;
 }
 
+/** Largest body of an admin request, except of `/admin/explain`. */
 const maxAdminBodyBytes = 65_536;
 /** An engine's id is by default its URL without the scheme; URLs have up to this many characters. */
 const maxParamLength = 2_048;

@@ -62,6 +62,7 @@ export interface EventLogOptions {
 
 /** Most events that are kept. */
 export const maxEvents = 512;
+/** Characters of an event's detail; the rest is cut. */
 const maxDetailLength = 160;
 const lookEveryMs = 1_000;
 

@@ -80,7 +80,9 @@ export const answerWithinMs = 1_000;
 export const maxOpenQuestions = 16;
 /** Most bytes of an answer; of one with more, the latest attempts count. */
 const maxAnswerBytes = 16_000;
+/** Largest answer after decompression. */
 const maxInflatedBytes = 262_144;
+/** Longest request id that other routers are asked for. */
 const maxIdBytes = 128;
 
 /** Keys of the notes. A question and its answer are sent at once; what is sent again later finds nobody who waits. */

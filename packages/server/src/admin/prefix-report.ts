@@ -53,6 +53,7 @@ export interface PrefixReporterOptions {
 
 /** Most prefixes of a report. */
 export const maxListedPrefixes = 48;
+/** Engines listed for one prefix. */
 export const maxListedHolders = 64;
 /** The latest report is cached for this long, since it takes some milliseconds to compute. */
 export const prefixReportAgeMs = 1_000;

@@ -48,8 +48,9 @@ export interface PrefixUse {
   note(prompt: PromptBlocks, asked: AskedBy): void;
 }
 
-/** Most prefixes whose requests are counted; of each, pairs of model and class, and sessions. */
+/** Most prefixes whose requests are counted. */
 export const maxCountedPrefixes = 256;
+/** Pairs of model and class of a prefix, and its sessions. */
 export const maxPrefixUsers = 8;
 /** How long a prefix that is no longer listed is counted. */
 export const countedMs = 60_000;

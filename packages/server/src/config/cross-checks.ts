@@ -65,6 +65,7 @@ function checkListeners({ listen, admin, scale, "endpoint-picker": picker }: Con
   });
 }
 
+/** Largest port. */
 const maxPort = 65_535;
 
 /** Each process has its own admin and mesh port, counted up from those of the first process. */

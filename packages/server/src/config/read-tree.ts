@@ -164,6 +164,7 @@ function isNumeral(text: string): boolean {
   return /^-?\d+(\.\d+)?$/.test(text);
 }
 
+/** Characters of a value that an error quotes. */
 const maxShownLength = 80;
 
 /** A value for a message: short, on one line, and without the credentials of a URL. */

@@ -58,6 +58,7 @@ function close(response: ServerResponse): void {
 
 /** Pause between the first two probes; doubles after each further one. */
 const firstPauseMs = 50;
+/** Longest pause between two probes. */
 const maxPauseMs = 5_000;
 /**
  * A client with a half-closed connection counts as gone when its answer has begun and then been silent for this long.
@@ -118,6 +119,7 @@ function endWhenSilent(answer: ServerResponse, socket: Socket, scheduler: Schedu
 
 /** A client that sends nothing for this long waits for the answer or is gone. */
 const quietMs = 1_000;
+/** Longest time that the rest of a rejected request's body is read. */
 const maxLingerMs = 10_000;
 
 /**

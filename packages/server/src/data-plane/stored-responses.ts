@@ -107,6 +107,7 @@ export async function planStoredResponse(context: RouterContext, request: Client
 }
 
 const askTimeoutMs = 2_000;
+/** Largest stored response that a lookup reads. */
 const maxAnswerBytes = 16_777_216;
 /** Most engines asked by one lookup. */
 const maxAsked = 64;
@@ -114,6 +115,7 @@ const maxAsked = 64;
 const maxLookups = 32;
 /** How long, and for how many responses, the router remembers that no engine has them. */
 const absentMs = 2_000;
+/** Responses that are remembered as absent. */
 const maxAbsent = 4_096;
 
 /** Finds the engine that has a stored response unknown to this router. */

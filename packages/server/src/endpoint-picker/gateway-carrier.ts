@@ -231,6 +231,7 @@ function addressOf(url: string): string | undefined {
   return address === "" ? undefined : address;
 }
 
+/** Addresses of engines kept as text. The cache is emptied when it is full. */
 const maxAddresses = 16_384;
 /** By URL; empty for a host name. */
 const addresses = new Map<string, string>();

@@ -4,6 +4,7 @@ import type { Warn } from "./hooks.ts";
 
 /** Longest wait for `auth`, in milliseconds. */
 export const authTimeoutMs = 5_000;
+/** Longest tenant name that `auth` may return. */
 const maxNameLength = 128;
 
 /** The head of a request, before its body is read. */

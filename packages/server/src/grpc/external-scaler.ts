@@ -35,6 +35,7 @@ export interface ScalerServerOptions {
 const service = "/externalscaler.ExternalScaler";
 /** Name of the metric in the autoscaler. */
 export const scalerMetric = "espalier-engines";
+/** Largest message of an autoscaler. */
 const maxMessageBytes = 65_536;
 /** How often streams are sent a change. */
 const streamEveryMs = 1_000;

@@ -47,6 +47,7 @@ const processorName = "envoy.service.ext_proc.v3.ExternalProcessor";
 export const processPath = `/${processorName}/Process`;
 /** Services whose health is this router's readiness. The last one is what GIE's manifests ask for. */
 const readyServices = new Set(["", "readiness", processorName, "inference-extension"]);
+/** Largest message of a health check. */
 const maxHealthBytes = 4_096;
 
 /** `start` throws EspalierError `listen_failed` when an address is unavailable. */

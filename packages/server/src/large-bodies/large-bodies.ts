@@ -18,8 +18,9 @@ import type { ForwardedBody } from "./read-forwarded-body.ts";
  * small values on the event loop takes up to 60 ns per byte.
  */
 export const largeBodyBytes = 128 * 1_024;
-/** Limits within which a large body is still read on the event loop: about 7 ns per value to find, and few values. */
+/** Largest body that is read on the event loop; scanning it takes a few milliseconds. */
 export const maxInlineBytes = 1_048_576;
+/** Values of a large body that is read on the event loop. */
 const maxInlineValues = 16_384;
 /** Most milliseconds for one body; beyond it the thread is killed. */
 const maxTaskMs = 30_000;

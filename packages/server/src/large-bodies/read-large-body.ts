@@ -107,6 +107,7 @@ function fieldsOf(bytes: Uint8Array, names: readonly string[]): readonly string[
 
 /** Values up to this length, in bytes, are copied into the outline while they fit. */
 const maxVerbatimBytes = 8 * 1_024;
+/** Bytes of all values that the outline of a body copies. */
 const maxFrameBytes = 256 * 1_024;
 /** Characters kept of a longer string: more than any name or key that the router reads. */
 const keptLength = 2_048;

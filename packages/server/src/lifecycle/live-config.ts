@@ -100,6 +100,7 @@ interface ModelRouter {
   targetsOf(name: string): readonly string[];
 }
 
+/** Aliases in a row. A longer chain is rejected. */
 const maxAliasHops = 8;
 
 export function createModelRouter(options: ModelRouterOptions, random: Random): ModelRouter {

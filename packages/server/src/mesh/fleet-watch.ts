@@ -169,6 +169,7 @@ const noteKey = "release";
 const noteVersion = 1;
 /** Bounds of a note: bytes of a text, sections. */
 const maxTextBytes = 128;
+/** Sections of a note. */
 export const maxSections = 64;
 
 const boundedText = text(maxTextBytes);

@@ -43,7 +43,9 @@ interface OverviewOfShared {
 }
 
 const refreshMs = 1_000;
+/** Engines of a router in the shared overview. */
 const listedEngines = 128;
+/** Characters of an engine\'s reason in the shared overview; the rest is cut. */
 const maxReasonLength = 160;
 /** Lag is rounded to this step, so that small changes cause no writes. */
 const lagStepMs = 5;

@@ -51,6 +51,7 @@ export const publishSpendMs = 250;
 export const maxSpenders = 256;
 /** Backends in a note. */
 export const maxNotedBackends = 16;
+/** UTF-8 bytes of a backend's name in a note. */
 const maxNameBytes = 64;
 /** The largest amount that a note may claim. */
 const maxAmount = 1e12;

@@ -276,6 +276,7 @@ function withRank(feed: TargetFeedDescription, { targets }: EngineRecord): Targe
 }
 
 const timeoutMs = 2_000;
+/** Largest answer of an engine's server information. */
 const maxBytes = 1_048_576;
 
 /**

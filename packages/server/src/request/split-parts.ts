@@ -49,6 +49,7 @@ interface PeerIds {
 }
 
 const queryTimeoutMs = 2_000;
+/** Largest answer of a bootstrap server. */
 const maxAnswerBytes = 65_536;
 
 type NamesByRank = Readonly<Record<string, string>>;

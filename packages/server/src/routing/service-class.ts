@@ -15,7 +15,9 @@ export interface ServiceClass {
   readonly deadlineMs: number | undefined;
 }
 
+/** Longest tenant name of a header, in UTF-16 units. */
 const longestTenant = 128;
+/** Longest deadline of a header. */
 const longestDeadlineMs = 86_400_000;
 /** SMG's class names that differ from ours. */
 const otherNames: Readonly<Record<string, string>> = { system: "interactive", bulk: "batch" };

@@ -13,7 +13,9 @@ export const exportTimeoutMs = 2_000;
 export const flushMs = 3_000;
 /** Limits for one span: longer values are cut, further ones are left out. */
 export const maxAttributeLength = 256;
+/** Attributes of a span; further ones are left out. */
 export const maxAttributes = 64;
+/** Events of a span; the oldest is left out. */
 export const maxEvents = 32;
 /** Maximum unsampled failed requests recorded per second, because an outage fails thousands in the same way. */
 export const maxKeptPerSecond = 10;

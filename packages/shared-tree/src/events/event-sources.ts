@@ -3,6 +3,7 @@ import type { FeedEndpoints } from "./kv-feed.ts";
 
 /** Most ranks read of one engine. */
 const maxRanks = 1_024;
+/** Longest text of an engine's description, in UTF-16 units. */
 const maxTextLength = 1_024;
 
 /** Where one rank of an engine publishes its KV events. */

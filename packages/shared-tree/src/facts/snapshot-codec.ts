@@ -9,6 +9,7 @@ const partKind = { blocks: 0, holes: 1, walked: 2 } as const;
 const maxNumber = 2 ** 52;
 /** A target's key in UTF-8. */
 const maxKeyBytes = 1_024;
+/** UTF-8 bytes of an epoch's id. */
 const maxEpochIdBytes = 64;
 /** Upper bound of a stamp's bytes, whatever its numbers. */
 export const maxStampBytes = maxKeyBytes + maxEpochIdBytes + 128;

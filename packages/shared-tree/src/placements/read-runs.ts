@@ -118,6 +118,7 @@ export interface StoredRun {
 /** Bytes of the runs of one journal. */
 const maxRunBytesPerJournal = 33_554_432;
 const minChunkWords = 256;
+/** Largest chunk of runs, in words. */
 const maxChunkWords = 65_536;
 /** A chunk is at most this part of a journal's limit, so that not too much is forgotten at once. */
 const chunksPerJournal = 8;

@@ -5,6 +5,7 @@ import { type Origin, originKey, type SnapshotRequest, type SnapshotSink, subscr
 const askAgainMs = 5_000;
 /** Many targets turn out to be missing at about the same time, and a snapshot of everything may be on its way. */
 const gatherMs = 50;
+/** Requests for one target's snapshot. */
 const maxAsked = 4;
 
 export interface SnapshotRequestsOptions {

@@ -2,7 +2,9 @@ import { blockTokens, type SimRequest } from "./workload.ts";
 
 /** Bounds within which the private texts of sessions and turns have distinct names. */
 export const maxSessions = 2 ** 28;
+/** Turns of a session. */
 export const maxTurns = 2 ** 20;
+/** Private texts of a turn, the answer among them. */
 export const maxOwnTexts = 2 ** 4;
 
 interface ConversationOptions {

@@ -47,6 +47,7 @@ export interface LoadClient {
 }
 
 const errorTextLimit = 200;
+/** Characters of an error's body that are read. */
 const maxErrorBody = 4_096;
 /** Headers in which routers name the worker: Espalier, SMG 1.13. */
 const workerHeaders = ["x-espalier-worker", "x-smg-routed-worker-id"];

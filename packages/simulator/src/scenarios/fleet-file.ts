@@ -20,6 +20,7 @@ import type { ScenarioFleet } from "./scenario.ts";
 
 /** The largest fleet that a file may describe. */
 export const maxFleetEngines = 16_384;
+/** Routers of a fleet file. */
 export const maxFleetRouters = 1_024;
 
 export const engines = whole(1, maxFleetEngines);

@@ -1,6 +1,6 @@
 import type { LineFields, TraceFormatReader, TraceRow } from "./trace-line.ts";
 
-/** The longest prompt of such a trace, in tokens: four times the largest context of today's models. */
+/** The longest prompt of such a trace, in tokens: four times the largest context of models in use. */
 const maxAgentPromptTokens = 2 ** 22;
 
 /** Maximum block names that such a trace may keep in memory (256 MiB). Prompts that continue others share theirs. */
@@ -8,6 +8,7 @@ const maxAgentTraceBlocks = 2 ** 26;
 
 /** Names of blocks are below this within a session, and below 2^32 in the whole trace. */
 const maxLocalIds = 2 ** 24;
+/** Names of blocks of the whole trace. */
 const maxIds = 2 ** 32;
 
 /** Sub-agents may start sub-agents of their own up to this depth. */

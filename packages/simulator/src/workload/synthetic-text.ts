@@ -119,6 +119,7 @@ export function blockText(id: number, wordCount: number): string {
 /** Maximum owners (requests of a trace, or users) and parts (turns) with distinct ids. */
 export const maxTextOwners = 2 ** 22;
 
+/** Parts of one owner's text with distinct ids. */
 export const maxTextParts = 2 ** 14;
 
 /**

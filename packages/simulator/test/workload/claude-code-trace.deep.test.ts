@@ -2,7 +2,7 @@ import { sharedPath } from "@espalier/testing";
 import { beforeAll, describe, expect, test } from "vitest";
 import { infiniteCacheBound, readTrace, readTraceLines, type TraceRequest } from "../../src/workload/index.ts";
 
-/** The longest prompt, and the names of blocks that are kept, as docs/LIMITS.md has them. */
+/** The longest prompt, and the names of blocks that are kept, as docs/reference/bounds.md lists them. */
 const promptTokens = 2 ** 22;
 const traceBlocks = 2 ** 26;
 

@@ -26,8 +26,11 @@ export interface TokenizerPoolOptions {
   readonly program?: URL;
 }
 
+/** Batches that wait for a thread. */
 const defaultMaxWaiting = 256;
+/** UTF-16 units of all texts that wait for a thread. */
 const defaultMaxWaitingLength = 64 * 1024 * 1024;
+/** Longest time of a batch. A thread that takes longer is ended. */
 const defaultMaxBatchMs = 30_000;
 /** Most models that a thread may still have to load: as many as it keeps. */
 const maxOwn = 16;

@@ -23,6 +23,7 @@ export function sglangLeg(input: LegInput): Leg {
   return { exporter: sglangExporter(input, room), onlyPrompt: true };
 }
 
+/** Largest bootstrap room: the largest signed 64-bit integer. */
 const maxRoom = 2n ** 63n - 1n;
 
 /**

@@ -7,6 +7,7 @@ import { parseGoDuration, parseQuantity } from "./units.ts";
 
 /** Bounds of our settings. */
 const heldMs = { min: 10, max: 3_600_000 };
+/** Classes of the written configuration. */
 const maxClasses = 16;
 /** The defaults of llm-d's utilization detector. */
 const defaultQueueDepth = 5;

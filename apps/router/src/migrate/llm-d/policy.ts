@@ -6,6 +6,7 @@ import type { LlmdConfig, LlmdPlugin, LlmdProfile } from "./read-config.ts";
 
 type PolicyName = keyof typeof policyCatalogue;
 
+/** Largest weight of a scorer. */
 const maxWeight = 1_000_000;
 /** Options of `epp_weighted` that weigh something unless they are set. */
 const standardWeights = ["queue-weight", "kv-cache-utilization-weight", "prefix-cache-weight"];

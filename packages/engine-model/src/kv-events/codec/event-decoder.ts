@@ -85,6 +85,7 @@ function checkDecodeLimits(limits: DecodeLimits): DecodeLimits {
   return limits;
 }
 
+/** Largest data-parallel rank of a message. */
 const maxRank = 0xffff;
 
 /** Positions of the parts in the envelope as an array, and of their keys in `envelopeKeys`. */

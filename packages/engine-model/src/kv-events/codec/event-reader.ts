@@ -5,6 +5,7 @@ import { readHashes, readTokens } from "./hashes-and-tokens.ts";
 import type { MsgpackCursor } from "./msgpack-cursor.ts";
 import { eventKeys, eventTags, field, prefixSpecKinds, removedPositions, tierOfMedium } from "./wire-names.ts";
 
+/** Largest signed 32-bit integer; a larger number of an event is invalid. */
 const maxInt32 = 0x7fff_ffff;
 /** Elements of `BlockStored` in its first version: up to `block_size`. */
 const minStoredElements = 5;

@@ -34,6 +34,7 @@ export interface KvEventPublisherOptions {
 
 /** A closed socket keeps its port until a thread of the library releases it, usually within a millisecond. */
 const reopenDelayMs = 5;
+/** Attempts to bind a port again. */
 const maxReopenAttempts = 400;
 const defaultHighWaterMark = 100_000;
 const defaultBufferSteps = 10_000;

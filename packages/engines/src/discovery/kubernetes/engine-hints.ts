@@ -12,6 +12,7 @@ import { objectOf, portOf, textOf, textsOf } from "./api-objects.ts";
 const prefix = "espalier.dev/";
 /** The well-known label of nodes, which Kubernetes copies to pods from 1.35 on; used if there is no key of our own. */
 const regionLabel = "topology.kubernetes.io/region";
+/** Longest region of an annotation or label, in UTF-16 units. */
 const maxRegionLength = 128;
 /** llm-d's label, used if there is no key of our own. */
 const llmdRole = "llm-d.ai/role";
@@ -21,9 +22,13 @@ const llmdRoles: Readonly<Record<string, EngineRole>> = {
   both: "both",
   "prefill-decode": "both",
 };
+/** Models of an annotation. An annotation with more is ignored. */
 const maxModels = 256;
+/** Largest weight of an annotation. */
 const maxWeight = 1_000_000;
+/** Most data-parallel ranks of an annotation. */
 const maxRanks = 64;
+/** Highest first rank of an annotation. */
 const maxFirstRank = 1_023;
 
 interface HintedTraits {

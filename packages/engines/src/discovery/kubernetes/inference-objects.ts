@@ -12,10 +12,15 @@ const poolGroups = ["inference.networking.k8s.io", "inference.networking.x-k8s.i
 
 /** Objects of each kind in a namespace, of whatever pool. */
 const maxObjects = 1_024;
+/** Rules of an InferenceModelRewrite; further ones are left out. */
 const maxRules = 64;
+/** Models of a rule; further ones are left out. */
 const maxModelsOfRule = 256;
+/** Targets of a rule; further ones are left out. */
 const maxTargets = 100;
+/** Longest model name of a rule, in UTF-16 units. */
 const maxModelLength = 256;
+/** Largest weight of a target. */
 const maxWeight = 1_000_000;
 
 export interface InferenceObjectSourceOptions {

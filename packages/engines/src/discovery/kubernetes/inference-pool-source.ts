@@ -7,6 +7,7 @@ import { createListWatch, type KubernetesPorts, type ListWatch } from "./list-wa
 import { readPod } from "./pod.ts";
 
 const groupVersions = ["inference.networking.k8s.io/v1", "inference.networking.x-k8s.io/v1alpha2"];
+/** Pods of one InferencePool; further ones are left out. */
 const maxPods = 10_000;
 
 export interface InferencePoolSourceOptions {

@@ -11,6 +11,7 @@ const maxPageBytes = 32 * 1024 * 1024;
 const maxEventBytes = 4 * 1024 * 1024;
 /** Largest token or namespace file. */
 const maxSecretBytes = 64 * 1024;
+/** Largest file of certificates. */
 const maxCertificateBytes = 1024 * 1024;
 
 /** Access to the API server. */
@@ -173,6 +174,7 @@ const meanings: Readonly<Record<number, string>> = {
   410: "the version has expired",
   429: "too many requests",
 };
+/** Characters of an error message; the rest is cut. */
 const maxMessageLength = 300;
 
 /** A failure of the API server or of the connection to it. */

@@ -23,6 +23,7 @@ import {
   withOnePort,
 } from "./network-places.ts";
 
+/** Sources of each kind. */
 const maxSources = 16;
 
 /** `none` is nothing in code. */

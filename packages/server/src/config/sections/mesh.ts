@@ -20,7 +20,9 @@ import {
   withOnePort,
 } from "./network-places.ts";
 
+/** Sources of seeds of each kind. */
 const maxSources = 16;
+/** Seeds of the configuration. */
 const maxSeeds = 256;
 
 /** `HOST:PORT`, with an IPv6 address in brackets. */

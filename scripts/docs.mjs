@@ -7,9 +7,7 @@ import { join } from "node:path";
 import { root, setUp } from "./set-up.mjs";
 
 await setUp();
-const { generatedDocuments, withMigrationTables, withLayouts } = await import(
-  "../apps/router/src/generated-documents.ts"
-);
+const { generatedDocuments } = await import("../apps/router/src/generated-documents.ts");
 const { boundsPage, renderBounds } = await import("../test/tidy/bounds.ts");
 const { loadTree } = await import("../test/tidy/tree.ts");
 const { namedFigures, withFigures } = await import("../bench/src/document-figures.ts");
@@ -20,14 +18,6 @@ for (const [name, text] of Object.entries(await generatedDocuments())) {
 
 writeFileSync(join(root, boundsPage), renderBounds(loadTree(root)));
 console.log(boundsPage);
-
-const guide = join(root, "docs", "MIGRATION.md");
-writeFileSync(guide, withMigrationTables(readFileSync(guide, "utf8")));
-console.log("docs/MIGRATION.md");
-
-const protocol = join(root, "docs", "PROTOCOL.md");
-writeFileSync(protocol, withLayouts(readFileSync(protocol, "utf8")));
-console.log("docs/PROTOCOL.md");
 
 const readJson = (name) => JSON.parse(readFileSync(join(root, "docs", "benchmarks", name), "utf8"));
 const figures = namedFigures(readJson("peers.json"), readJson("figures.json"));

@@ -105,15 +105,15 @@ export function checkCommands(tree: Tree): string[] {
 const limitsPage = "docs/LIMITS.md";
 const limitParts = "bench/src/limits/parts.ts";
 const feedStates = "packages/shared-tree/src/events/feed-state.ts";
-const operations = "docs/OPERATIONS.md";
+const feedsPage = "docs/concepts/feeds.md";
 
 /** What `espalier feeds` names as the reason of a feed's state is explained to operators. */
 export function checkFeedReasons(tree: Tree): string[] {
   const [, reasons = ""] = /export type FeedReason =([^;]*);/.exec(tree.get(feedStates) ?? "") ?? [];
-  const rows = (tree.get(operations) ?? "").split("\n").filter((line) => line.startsWith("| "));
+  const rows = (tree.get(feedsPage) ?? "").split("\n").filter((line) => line.startsWith("| "));
   return [...reasons.matchAll(/\| "([\w-]+)"/g)]
     .filter(([, reason]) => !rows.some((row) => row.includes(`\`${reason}\``)))
-    .map(([, reason]) => `${operations}: explains no feed that is \`${reason}\`: add it to the table`);
+    .map(([, reason]) => `${feedsPage}: explains no feed that is \`${reason}\`: add it to the table`);
 }
 
 /** Code that is a test's path from the root, and the names after it in the same list, which are of files beside it. */

@@ -1,8 +1,12 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { flagCatalogue } from "@espalier/server";
 import { expect, test } from "vitest";
 
-const text = readFileSync(new URL("../../docs/MIGRATION.md", import.meta.url), "utf8");
+const docs = new URL("../../docs/", import.meta.url);
+const pages = readdirSync(new URL("reference/", docs)).filter((name) => name.startsWith("migrate-"));
+const text = ["MIGRATION.md", ...pages.map((name) => `reference/${name}`)]
+  .map((name) => readFileSync(new URL(name, docs), "utf8"))
+  .join("\n");
 
 const named = new Set([...text.matchAll(/`(--[a-z][a-z0-9-]*)[ `]/g)].map(([, flag = ""]) => flag));
 

@@ -1,3 +1,4 @@
+// cspell:ignore onst xport reate msvc
 import { execFileSync, spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -247,10 +248,10 @@ test("a reason of a feed's state in no row of the operators' tables is a violati
   const files = {
     "packages/shared-tree/src/events/feed-state.ts":
       'export type FeedReason =\n  /** live. */\n  | "complete"\n  | "new-life"\n  | "gap";\ntype Other = "x" | "y";',
-    "docs/OPERATIONS.md": "`gap`\n| state | why |\n| `live` | `complete`, `new-life` |",
+    "docs/concepts/feeds.md": "`gap`\n| state | why |\n| `live` | `complete`, `new-life` |",
   };
   expect(checkFeedReasons(treeOf(files))).toEqual([
-    "docs/OPERATIONS.md: explains no feed that is `gap`: add it to the table",
+    "docs/concepts/feeds.md: explains no feed that is `gap`: add it to the table",
   ]);
 });
 

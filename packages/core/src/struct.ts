@@ -1,7 +1,7 @@
 import { ByteReader, ByteWriter } from "./bytes.ts";
 
 /**
- * How a value is written, read, and described in PROTOCOL.md. Declare codecs once, at the top of a module: reading and
+ * How a value is written, read, and described in docs/reference/wire-layouts.md. Declare codecs once, at the top of a module: reading and
  * writing makes no codec.
  *
  * A reader throws a RangeError for what is beyond a bound, and where the bytes end too early. A writer checks no bound: who
@@ -20,7 +20,7 @@ export interface Codec<Value> {
   read(reader: ByteReader, frame?: Fields, flags?: number): Value;
   /** The flags that a value sets. Structs, lists and conversions pass on those of what is in them. */
   flagsOf?(value: Value): number;
-  /** Its type in the notation of PROTOCOL.md. */
+  /** Its type in the notation of docs/reference/wire-layouts.md. */
   readonly layout: string;
 }
 

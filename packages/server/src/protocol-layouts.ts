@@ -26,7 +26,7 @@ const noteLayouts = {
   release: releaseNoteLayout,
 };
 
-/** Fields of what routers send each other, in the notation of PROTOCOL.md: by part of the protocol, then by name. */
+/** Fields of what routers send each other, in the notation of docs/reference/wire-layouts.md: by part of the protocol, then by name. */
 export const protocolLayouts: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   membership: membershipFrameLayouts,
   documents: documentFrameLayouts,

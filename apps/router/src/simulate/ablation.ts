@@ -174,7 +174,7 @@ function renderAblation({ cases, without }: AblationCommand, { parts }: Ablation
     "",
     `Made by that command: \`${policy}\` without one of its ${without.length} parts at a time, in the cases of \`worst-case\`.`,
     ...legend,
-    "No case has regions, LoRA adapters, or KV memory besides the GPU's: parts for those are not reached.",
+    "No case has regions or LoRA adapters: parts for those are not reached.",
     "",
     ...markdown(
       columns.map(({ header }) => header),

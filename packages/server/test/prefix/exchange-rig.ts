@@ -163,6 +163,7 @@ export async function exchangeRig({ quality = "none", loadAdapter }: ExchangeRig
     adapterUse: { begin: () => () => {}, ageMs: () => Number.POSITIVE_INFINITY },
     drain: { started: false },
     decisions: { isWatched: false },
+    prefixUse: { isWatched: false },
     recorder: { isOn: false },
     decisionLog: new DecisionLog(8, createDecisionColumns(8)),
     exchange: {

@@ -35,11 +35,11 @@ export async function openPage(options: BrowserContextOptions = {}): Promise<Wat
   return { page, complaints };
 }
 
-/** What axe finds on the page that is serious or critical: a line for each rule with the first element that breaks it. */
-export async function seriousFindings(page: Page): Promise<readonly string[]> {
+/** What axe finds on the page: a line for each rule with the first element that breaks it. */
+export async function allFindings(page: Page): Promise<readonly string[]> {
   await page.evaluate(axe.source);
   const { violations } = (await page.evaluate("axe.run()")) as axe.AxeResults;
-  return violations
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .map(({ id, nodes }) => `${id}: ${nodes[0]?.target} ${nodes[0]?.failureSummary ?? ""}`);
+  return violations.map(
+    ({ id, impact, nodes }) => `${impact} ${id}: ${nodes[0]?.target} ${nodes[0]?.failureSummary ?? ""}`,
+  );
 }

@@ -6,7 +6,7 @@ import { shippedModelFolder } from "@espalier/tokenizer";
 import type { Page } from "playwright-core";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { startProxy } from "../integration/http-proxy.ts";
-import { chromiumPath, openPage, seriousFindings, type Watched } from "./browser.ts";
+import { allFindings, chromiumPath, openPage, type Watched } from "./browser.ts";
 import { engines, temporaryFile } from "./files.ts";
 import { type Program, start } from "./program.ts";
 import { type Serving, serveWithFeeds } from "./serving.ts";
@@ -109,13 +109,13 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     await seeLosses(page);
   });
 
-  test("has pages for engines and decisions, a tree to walk, what was before it was opened, and nothing serious for axe", async () => {
+  test("has pages for engines and decisions, a tree to walk, what was before it was opened, and nothing for axe", async () => {
     const { url } = await demo("--engines", "3", "--routers", "2", "--load", "12");
     const watched = await openPage();
     const { page } = watched;
     const findings: string[] = [];
     const check = async (where: string): Promise<void> => {
-      findings.push(...(await seriousFindings(page)).map((finding) => `${where}: ${finding}`));
+      findings.push(...(await allFindings(page)).map((finding) => `${where}: ${finding}`));
     };
     await page.goto(url);
     await page.locator(live).waitFor();
@@ -160,7 +160,7 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     await late.page.locator(live).waitFor();
     await late.page.getByRole("img", { name: /^Requests per second .* now \d/ }).waitFor({ timeout: 5_000 });
     expect(await late.page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(400);
-    findings.push(...(await seriousFindings(late.page)).map((finding) => `narrow and dark: ${finding}`));
+    findings.push(...(await allFindings(late.page)).map((finding) => `narrow and dark: ${finding}`));
     expect(findings).toEqual([]);
     // A request that is refused is no error of the page, though the browser reports it.
     const refusals = /the server responded with a status of 400/;
@@ -223,7 +223,7 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     expect([await page.getByRole("button", { name: "Theme: Light" }).count(), await ground()]).not.toEqual([1, dark]);
     const landmarks = ["banner", "main"] as const;
     for (const role of landmarks) expect(await page.getByRole(role).count()).toBe(1);
-    const regions = ["Engines", "Routers", "Decisions", "Sessions", "Prefix tree", "Queues"];
+    const regions = ["Engines", "Routers", "Events", "Decisions", "Sessions", "Prefix tree", "Queues"];
     for (const name of regions) expect(await page.getByRole("region", { name }).count(), name).toBe(1);
     expect(faultsOf(watched)).toEqual([]);
   });

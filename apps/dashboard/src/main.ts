@@ -82,6 +82,11 @@ async function answerOf(answer: Response): Promise<unknown> {
 
 function walk(): void {
   address = readDetailLink(location.hash);
+  // An engine's page counts what it has of the largest prefixes, not of a branch.
+  if (address?.kind === "engine" && path.length > 0) {
+    path = [];
+    void askPrefixes().then(show);
+  }
   if (address?.kind === "prefix") {
     path = address.key === wholeTree ? [] : pathTo(address.key, path, prefixes);
     void askPrefixes().then(show);

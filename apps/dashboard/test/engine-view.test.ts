@@ -8,15 +8,17 @@ const [like] = engineRows(readOverview(sections()));
 const engine = (key: string, changes: Partial<EngineRow> = {}): EngineRow => ({ ...like!, key, ...changes });
 const rows = [
   engine("gpu-2", { inFlight: 9, kvUse: null, blocks: 1, owner: "router-9" }),
-  engine("gpu-10", { inFlight: 1, waiting: 4, kvUse: 0.5, blocks: 2, models: "llama" }),
+  engine("gpu-10", { inFlight: 1, waiting: 4, kvUse: 0.5, blocks: 2, models: ["llama"] }),
   engine("gpu-1", { health: "down", inFlight: 0, kvUse: 0.1, blocks: 3, share: 0.9 }),
 ];
 const view = (changes: Partial<EngineView>): string[] =>
   viewedEngines(rows, { by: "name", isDescending: false, query: "", ...changes }).map(({ key }) => key);
 
-test("by name, engines that take nothing come first, and numbers count as such", () => {
+test("by state, engines that take nothing come first; by name, numbers count as such", () => {
+  expect(view({ by: "state", isDescending: true })).toEqual(["gpu-1", "gpu-2", "gpu-10"]);
+  expect(view({ by: "state" })).toEqual(["gpu-2", "gpu-10", "gpu-1"]);
   expect(view({})).toEqual(["gpu-1", "gpu-2", "gpu-10"]);
-  expect(view({ isDescending: true })).toEqual(["gpu-1", "gpu-10", "gpu-2"]);
+  expect(view({ isDescending: true })).toEqual(["gpu-10", "gpu-2", "gpu-1"]);
 });
 
 test.each([

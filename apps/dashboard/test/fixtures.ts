@@ -1,5 +1,4 @@
 import type { Decision } from "../src/model/decisions.ts";
-import type { TrafficCounts } from "../src/model/overview.ts";
 
 /** A decision like others, with what matters put over it. */
 export function decision(changes: Partial<Decision> = {}): Decision {
@@ -7,14 +6,6 @@ export function decision(changes: Partial<Decision> = {}): Decision {
     ...{ router: "router-1", number: 1, atMs: 1_000, model: "m", policy: "predicted_latency", reason: "least_time" },
     ...{ target: "engine-a", promptTokens: 1_000, matchedTokens: 0, session: "00000001", className: null },
     ...{ queuedMs: 0, attempt: 1, prefillWorker: null, pull: null, requestId: "" },
-    ...changes,
-  };
-}
-
-export function counts(changes: Partial<TrafficCounts> = {}): TrafficCounts {
-  return {
-    ...{ requests: 0, refused: 0, failed: 0, cut: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
-    ...{ firstBytes: 0, firstByteMs: 0, inFlight: 0, facts: 0, placed: 0 },
     ...changes,
   };
 }
@@ -45,9 +36,9 @@ export function sections({
     engines: [engine("engine-a", 30), engine("engine-b", 10)],
     load: [{ target: "engine-a", own: 2, others: 3, pendingPrefillTokens: 700 }],
     links: { router, epoch: 1, admin: `http://${router}:9090`, address: null, feeds: null, links, ...more },
-    prefixes: [],
     queues: [{ name: "default", queued: 1, waited: 2, waitedMs: 300, shed: 4 }],
-    traffic: { ...counts(), ...traffic },
+    traffic: { requests: 0, inFlight: 0, ...traffic },
+    status: { ready: true, reasons: [], draining: false, reload: null },
   };
 }
 

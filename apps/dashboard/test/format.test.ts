@@ -3,12 +3,12 @@ import {
   formatAge,
   formatCount,
   formatMs,
+  formatNumber,
   formatRate,
   formatShare,
   formatShort,
   formatTime,
 } from "../src/model/format.ts";
-import { noticeText } from "../src/model/rows.ts";
 
 test.each([
   [formatCount(12_345.6), "12,346"],
@@ -21,6 +21,9 @@ test.each([
   [formatMs(7.6), "8 ms"],
   [formatMs(1_240), "1.2 s"],
   [formatMs(null), "–"],
+  [formatNumber(3.546e-10), "0"],
+  [formatNumber(-0.2634), "-0.26"],
+  [formatNumber(1_234.5678), "1,235"],
   [formatAge(900), "now"],
   [formatAge(8_000), "8 s ago"],
   [formatAge(200_000), "3 min ago"],
@@ -31,14 +34,4 @@ test.each([
 
 test("times are those of whoever looks", () => {
   expect(formatTime(new Date(2026, 0, 2, 3, 4, 5).getTime())).toBe("03:04:05");
-});
-
-test("the notice tells of a move for a minute, and that nobody answers as long as that is so", () => {
-  const moved = { from: "r1", to: "r2", atMs: 0 };
-  const state = { moved, isLive: true, hasBeenLive: true, nowMs: 5_000, concerns: ["r3 gone", "r4 differs"] };
-  expect(noticeText(state)).toMatch(/^r1 is gone: reading from r2 since \d\d:\d\d:\d\d \(5 s ago\)\.$/);
-  expect(noticeText({ ...state, nowMs: 61_000 })).toBe("r3 gone · r4 differs");
-  expect(noticeText({ ...state, moved: undefined, concerns: [] })).toBe("");
-  expect(noticeText({ ...state, isLive: false })).toMatch(/^No router answers/);
-  expect(noticeText({ ...state, moved: undefined, isLive: false, hasBeenLive: false })).toBe("");
 });

@@ -1,5 +1,13 @@
 import { expect, test } from "vitest";
-import { addHistory, emptyHistory, maxPoints, seriesOf } from "../src/model/history.ts";
+import {
+  addHistory,
+  emptyHistory,
+  latestOf,
+  maxPoints,
+  recentOf,
+  requestRateOf,
+  seriesOf,
+} from "../src/model/history.ts";
 
 const nowMs = 10_000_000;
 
@@ -65,4 +73,31 @@ test("fifteen minutes are kept, whatever a router sends; what cannot be read is 
     history = addHistory(history, strange, nowMs);
   }
   expect(history.points.size).toBeLessThanOrEqual(maxPoints + 1);
+});
+
+test("the last minute in whole requests, each kind by itself; and the rate of one router", () => {
+  const minutes = (value: number) => Array.from({ length: 120 }, () => value);
+  const columns = {
+    requestsPerS: minutes(4),
+    refusedPerS: minutes(1),
+    failedPerS: minutes(0.5),
+    cutPerS: minutes(0.1),
+  };
+  const history = addHistory(emptyHistory, answer(columns), nowMs);
+  expect(recentOf([history, history], nowMs)).toEqual({ requests: 488, refused: 122, failed: 61, cut: 12 });
+  expect(recentOf([], nowMs)).toEqual({ requests: 0, refused: 0, failed: 0, cut: 0 });
+  expect([requestRateOf(history, nowMs), requestRateOf(emptyHistory, nowMs)]).toEqual([4, null]);
+});
+
+test("the present figure is the latest of a line, unless that is old", () => {
+  expect(latestOf([1, 2, null, null])).toBe(2);
+  expect(latestOf([1, ...Array.from({ length: 10 }, () => null)])).toBeNull();
+});
+
+test("events come with the points, on the page's clock, and age with them", () => {
+  const events = [{ atMs: nowMs + 3_600_000 - 5_000, kind: "engine_down", subject: "a", detail: "" }];
+  const history = addHistory(emptyHistory, { ...answer({ requestsPerS: [1] }, 3_600_000), events }, nowMs);
+  expect(history.events).toMatchObject([{ atMs: nowMs - 5_000, subject: "a" }]);
+  expect(history.aheadMs).toBe(3_600_000);
+  expect(addHistory(history, answer({ requestsPerS: [1] }), nowMs + maxPoints * 1_000).events).toEqual([]);
 });

@@ -1,7 +1,6 @@
 import { expect, test } from "vitest";
 import { readOverview } from "../src/model/overview.ts";
 import {
-  concernsOf,
   countAlive,
   countHealthy,
   engineRows,
@@ -37,8 +36,11 @@ test("a row of an engine has the load of all routers, what it holds, and its sha
 test.each([
   [{ state: "down", reason: "refused" }, "down", "refused"],
   [{ state: "starting" }, "starting", "not probed yet"],
+  [{ state: "starting", reason: "new" }, "starting", "not probed yet"],
+  [{ state: "starting", reason: "12 failed probes" }, "starting", "12 failed probes"],
   [{ breaker: "open" }, "open", "circuit breaker open"],
-  [{ draining: true }, "draining", "drained by an operator"],
+  [{ breaker: "open", breakerReason: "5 of 10 failed" }, "open", "5 of 10 failed"],
+  [{ draining: true }, "draining", "by an operator"],
   [{}, "up", ""],
 ])("an engine with %j is %s", (changes, health, note) => {
   const { engines, load } = sections() as { engines: object[]; load: unknown };
@@ -82,7 +84,8 @@ test("queues of a class are added up over routers", () => {
 });
 
 const followed = (router: string, isLive = true) => ({
-  ...{ router, origin: `http://${router}:9090`, isLive, requestsPerS: 3, inFlight: 2, killCommand: "kill -9 1" },
+  ...{ router, origin: `http://${router}:9090`, isLive, hasBeenLive: true, requestsPerS: 3, inFlight: 2 },
+  ...{ status: readOverview(sections()).status, killCommand: "kill -9 1" },
 });
 
 test("routers: the one that is read, those that are followed, those that are only linked, those that are gone", () => {
@@ -151,7 +154,7 @@ test("a router that was lost before the page was opened is gone, with since when
   ]);
 });
 
-test("refused routers, releases, and what an operator should look at", () => {
+test("refused routers and releases", () => {
   const different = link("router-2", { version: "0.2.0", settings: "ff", differs: ["version", "policy"] });
   const { links } = readOverview(
     sections({ links: [different], more: { version: "0.1.0", settings: "aa", lost: [lost], refused: [refusal, {}] } }),
@@ -163,11 +166,30 @@ test("refused routers, releases, and what an operator should look at", () => {
     ["0.2.0", "ff", ["version", "policy"]],
     [null, null, []],
   ]);
-  const engines = engineRows(readOverview(sections()));
-  expect(concernsOf(rows, engines, 1)).toEqual([
-    "router-3 gone",
-    "router-2 with another version or other settings",
-    "1 router refused",
+});
+
+/** "gone" stood beside a router that had not answered yet, and "connecting" above it. */
+test("a router that has not answered yet is connecting, one that drains says so itself, one that is not ready says why", () => {
+  const { status } = readOverview({ status: { ready: false, reasons: ["the router is draining"], draining: true } });
+  const slow = { ...followed("router-1", false), hasBeenLive: false };
+  expect(routerRows(undefined, [slow], undefined)[0]?.state).toBe("connecting");
+  expect(countAlive(routerRows(undefined, [slow], undefined))).toBe(0);
+  const rows = routerRows(undefined, [{ ...followed("router-2"), status }, followed("router-10")], "router-2");
+  expect(rows.map(({ router, number, state, reasons }) => [router, number, state, reasons])).toEqual([
+    ["router-2", 1, "draining", ["the router is draining"]],
+    ["router-10", 2, "live", []],
   ]);
-  expect(concernsOf([], [{ ...engines[0]!, health: "down" }], 0)).toEqual(["1 of 1 engines down"]);
+});
+
+test("a router of an earlier version counts as ready; the outcome of a reload is read", () => {
+  expect(readOverview({}).status).toEqual({ ready: true, reasons: [], draining: false, reload: null });
+  const reload = {
+    atMs: 5,
+    error: { code: "config_invalid", message: "Duplicate key" },
+    applied: [],
+    needsRestart: ["x"],
+  };
+  expect(readOverview({ status: { reload } }).status.reload).toEqual({
+    ...{ atMs: 5, error: "Duplicate key", needsRestart: ["x"] },
+  });
 });

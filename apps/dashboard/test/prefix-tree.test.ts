@@ -4,6 +4,7 @@ import type { PrefixRow } from "../src/model/prefixes.ts";
 
 const row = (hash: string, depth: number, tokens: number): PrefixRow => ({
   ...{ hash, depth, tokens, ownTokens: tokens, continuations: 2, holders: [], holderCount: 1 },
+  users: { sinceMs: 0, requests: 0, by: [], sessions: [] },
 });
 const rows = [row("a", 0, 100), row("b", 1, 400), row("c", 2, 1_600), row("d", 1, 200), row("e", 0, 25)];
 

@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
-import { prefixRows } from "../src/model/prefixes.ts";
+import { classesText, drainLossOf, modelsOf, prefixRows } from "../src/model/prefixes.ts";
+import { followSessions } from "../src/model/sessions.ts";
+import { decision } from "./fixtures.ts";
 
 const holder = (target: string, isFact: boolean, isPlaced: boolean) => ({ target, isFact, isPlaced });
 const prefix = (hash: string, blocks: number, parent: number | null, holders: readonly object[] = []) => ({
@@ -43,4 +45,43 @@ test("what makes no tree hangs nothing and leaves the rest", () => {
   });
   expect(rows.map(({ hash }) => hash)).toEqual(["w", ""]);
   expect(prefixRows(undefined)).toEqual([]);
+});
+
+test("who asks for a prefix, and which model it is of: that of the requests, or of the engines that have it", () => {
+  const by = [
+    { model: "big", class: "batch", requests: 3 },
+    { model: "big", class: "interactive", requests: 12 },
+    { model: "small", class: null, requests: 1 },
+  ];
+  const users = { sinceMs: 7, requests: 16, by, sessions: ["s1"] };
+  const [asked, quiet] = prefixRows({
+    blockSize: 1,
+    prefixes: [
+      { ...prefix("x", 1, null, [holder("a", true, true)]), users },
+      prefix("y", 1, null, [holder("b", true, true)]),
+    ],
+  });
+  expect(asked?.users).toEqual(users);
+  expect(classesText(asked!.users)).toBe("interactive 12, batch 3, never queued 1");
+  expect(quiet?.users).toEqual({ sinceMs: 0, requests: 0, by: [], sessions: [] });
+  const engines = [
+    { key: "a", models: ["tiny"] },
+    { key: "b", models: ["tiny", "lora"] },
+  ];
+  expect([asked, quiet].map((row) => modelsOf(row!, engines))).toEqual([
+    ["big", "small"],
+    ["tiny", "lora"],
+  ]);
+});
+
+test("a drain loses what no other engine has, and moves the sessions that were there last", () => {
+  const [a, both] = [holder("a", true, true), [holder("a", true, true), holder("b", true, false)]];
+  const rows = prefixRows({
+    blockSize: 16,
+    prefixes: [prefix("shared", 10, null, both), prefix("own", 40, 0, [a]), prefix("alone", 5, null, [a])],
+  });
+  const to = (session: string, target: string, atMs: number) => decision({ session, target, atMs });
+  const sessions = followSessions(new Map(), [to("1", "a", 1), to("2", "a", 2), to("2", "b", 3)]);
+  expect(drainLossOf("a", rows, sessions)).toEqual({ prefixes: 2, tokens: 30 * 16 + 5 * 16, sessions: 1 });
+  expect(drainLossOf("b", rows, sessions)).toEqual({ prefixes: 0, tokens: 0, sessions: 1 });
 });

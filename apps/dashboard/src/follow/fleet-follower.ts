@@ -1,7 +1,7 @@
 import { type Decision, freshDecisions, mergeDecisions } from "../model/decisions.ts";
-import { type Series, seriesOf } from "../model/history.ts";
+import type { FleetEvent } from "../model/events.ts";
+import { type History, type Recent, recentOf, requestRateOf, type Series, seriesOf } from "../model/history.ts";
 import type { Overview } from "../model/overview.ts";
-import { type Rates, ratesOf } from "../model/rates.ts";
 import type { FollowedRouter } from "../model/rows.ts";
 import {
   followSessions,
@@ -35,7 +35,9 @@ export interface FleetState {
   readonly moved: { readonly from: string; readonly to: string; readonly atMs: number } | undefined;
   readonly followed: readonly FollowedRouter[];
   readonly live: readonly Overview[];
-  readonly rates: Rates;
+  readonly recent: Recent;
+  /** Of each router, those of the source first. */
+  readonly events: readonly (readonly FleetEvent[])[];
   readonly decisions: readonly Decision[];
   /** Decisions that routers made and did not send, because there were too many. */
   readonly skipped: number;
@@ -79,19 +81,22 @@ export class FleetFollower {
 
   /** The last fifteen minutes of all routers that were followed. */
   series(): Series {
-    const histories = [...this.#followers.values()].map(({ history }) => history);
-    return seriesOf(histories, this.#options.ports.time.wallMs());
+    return seriesOf(this.#histories(), this.#options.ports.time.wallMs());
   }
 
   state(): FleetState {
     const followers = [...this.#followers.values()];
+    const source = this.#source === undefined ? undefined : this.#followers.get(this.#source);
     return {
-      source: this.#source === undefined ? undefined : this.#followers.get(this.#source),
+      source,
       overview: this.#overview,
       moved: this.#moved,
       followed: followers.flatMap((follower) => this.#describe(follower)),
       live: this.#live().flatMap(({ overview }) => overview ?? []),
-      rates: this.#rates(),
+      recent: recentOf(this.#histories(), this.#options.ports.time.wallMs()),
+      events: [source, ...followers.filter((follower) => follower !== source)].flatMap((each) => [
+        each?.history.events ?? [],
+      ]),
       decisions: this.#decisions,
       skipped: this.#skipped,
       sessions: this.#sessions,
@@ -103,17 +108,17 @@ export class FleetFollower {
     return [...this.#followers.values()].filter(({ isLive }) => isLive);
   }
 
-  #rates(): Rates {
-    return ratesOf(
-      this.#live().map(({ samples }) => samples),
-      this.#options.ports.time.nowMs(),
-    );
+  #histories(): readonly History[] {
+    return [...this.#followers.values()].map(({ history }) => history);
   }
 
-  #describe({ origin, router, isLive, samples, overview, killCommand }: Follower): readonly FollowedRouter[] {
+  #describe(follower: Follower): readonly FollowedRouter[] {
+    const { origin, router, isLive, hasBeenLive, history, overview, killCommand } = follower;
     if (router === undefined) return [];
-    const { requestsPerS } = ratesOf([samples], this.#options.ports.time.nowMs());
-    return [{ router, origin, isLive, requestsPerS, inFlight: overview?.traffic.inFlight ?? 0, killCommand }];
+    const requestsPerS = requestRateOf(history, this.#options.ports.time.wallMs());
+    const { status, traffic } = overview ?? {};
+    const shown = { requestsPerS, inFlight: traffic?.inFlight ?? 0, status };
+    return [{ router, origin, isLive, hasBeenLive, ...shown, killCommand }];
   }
 
   #follow(origin: string): void {

@@ -2,7 +2,6 @@ import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import { type Decision, readDecisions, skippedOf } from "../model/decisions.ts";
 import { addHistory, emptyHistory } from "../model/history.ts";
 import { type Overview, readOverview } from "../model/overview.ts";
-import { addSample, type TrafficSample } from "../model/rates.ts";
 import { asObject, asText, asTextOrNull } from "../model/read-json.ts";
 
 /** Time, network and shared documents, as the page has them. */
@@ -51,10 +50,13 @@ export class Follower {
   /** Its id, once it has answered. */
   router: string | undefined;
   overview: Overview | undefined;
-  samples: readonly TrafficSample[] = [];
+  /** Whether it has ever sent its overview. */
+  hasBeenLive = false;
   /** Its last fifteen minutes, kept when it is gone. */
   history = emptyHistory;
   killCommand: string | null = null;
+  /** Where its operators have a Grafana; null for none. */
+  grafana: string | null = null;
   readonly #options: FollowerOptions;
   #failures = 0;
   #lastDataMs = 0;
@@ -81,10 +83,11 @@ export class Follower {
         return;
       }
       if (!answer.ok) throw new Error(`status ${answer.status}`);
-      const { router, document, killCommand } = asObject(await answer.json());
+      const { router, document, killCommand, grafana } = asObject(await answer.json());
       if (controller.signal.aborted) return;
       this.router = asText(router);
       this.killCommand = asTextOrNull(killCommand);
+      this.grafana = asTextOrNull(grafana);
       const followed = followDocument(
         { origin: this.origin, name: asText(document), key },
         { sections: (sections) => this.#take(sections), closed: () => this.#fail(controller.signal) },
@@ -141,8 +144,8 @@ export class Follower {
     // The document is empty until it has synced.
     if (!("traffic" in asObject(sections))) return;
     this.overview = readOverview(sections);
-    this.samples = addSample(this.samples, { atMs: this.#options.ports.time.nowMs(), counts: this.overview.traffic });
     this.isLive = true;
+    this.hasBeenLive = true;
     this.#failures = 0;
     this.#options.onChange();
   }

@@ -43,3 +43,10 @@ export function formatTime(wallMs: number): string {
   const date = new Date(wallMs);
   return [date.getHours(), date.getMinutes(), date.getSeconds()].map((part) => String(part).padStart(2, "0")).join(":");
 }
+
+/** 0.26, 1.2, 1,250: for figures without a unit of their own; what is too small to matter is 0. */
+export function formatNumber(value: number): string {
+  const size = Math.abs(value);
+  if (size < 0.001) return "0";
+  return size < 100 ? String(Number(value.toPrecision(2))) : counts.format(value);
+}

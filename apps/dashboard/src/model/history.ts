@@ -1,3 +1,4 @@
+import { addEvents, type FleetEvent, readEvents } from "./events.ts";
 import { asList, asNumber, asNumberOrNull, asObject, listOf, objectOf } from "./read-json.ts";
 
 /** One second of one router. Null where nothing was measured. */
@@ -10,6 +11,7 @@ const pointFields = {
   cutPerS: asNumber,
   promptTokensPerS: asNumber,
   cachedTokensPerS: asNumber,
+  outputTokensPerS: asNumber,
   firstByteP50Ms: asNumberOrNull,
   firstByteP99Ms: asNumberOrNull,
   waiting: asNumber,
@@ -21,11 +23,15 @@ const readPoint = objectOf(pointFields);
 /** Points of a router by the second, on the page's clock, since the Unix epoch. */
 export interface History {
   readonly points: ReadonlyMap<number, HistoryPoint>;
+  /** On the page's clock, the oldest first. */
+  readonly events: readonly FleetEvent[];
   /** Where the next points begin, on the router's clock. */
   readonly latestMs: number;
+  /** By how much that is ahead of the page's. */
+  readonly aheadMs: number;
 }
 
-export const emptyHistory: History = { points: new Map(), latestMs: 0 };
+export const emptyHistory: History = { points: new Map(), events: [], latestMs: 0, aheadMs: 0 };
 
 /** Points of the plots: fifteen minutes of one a second. */
 export const maxPoints = 900;
@@ -47,7 +53,9 @@ export function addHistory(history: History, answer: unknown, nowMs: number): Hi
   }
   const oldest = Math.round(nowMs / 1_000) - maxPoints;
   for (const second of points.keys()) if (second < oldest || points.size > 2 * maxPoints) points.delete(second);
-  return { points, latestMs: Math.max(history.latestMs, ...at.slice(-1)) };
+  const fresh = readEvents(columns.events).map((event) => ({ ...event, atMs: event.atMs - ahead }));
+  const events = addEvents(history.events, fresh, nowMs - maxPoints * 1_000);
+  return { points, events, latestMs: Math.max(history.latestMs, ...at.slice(-1)), aheadMs: ahead };
 }
 
 /** The lines of the plots: times in seconds since the Unix epoch, and a value for each, null for a gap. */
@@ -70,6 +78,7 @@ export function seriesOf(histories: readonly History[], nowMs: number) {
   return {
     timesS,
     requestsPerS: line(({ requests, seconds: count }) => requests / count),
+    outputTokensPerS: line(({ output, seconds: count }) => output / count),
     refusedPerS: line(({ refused, seconds: count }) => refused / count),
     failedPerS: line(({ failed, seconds: count }) => failed / count),
     cutPerS: line(({ cut, seconds: count }) => cut / count),
@@ -95,6 +104,7 @@ const sumOfPoint = (point: HistoryPoint) => {
     cut: point.cutPerS,
     prompt: point.promptTokensPerS,
     cached: point.cachedTokensPerS,
+    output: point.outputTokensPerS,
     weight,
     weightedP50: weight * (point.firstByteP50Ms ?? 0),
     p99: point.firstByteP99Ms,
@@ -112,6 +122,7 @@ const addRouters = (one: Sum, other: Sum): Sum => ({
   cut: one.cut + other.cut,
   prompt: one.prompt + other.prompt,
   cached: one.cached + other.cached,
+  output: one.output + other.output,
   weight: one.weight + other.weight,
   weightedP50: one.weightedP50 + other.weightedP50,
   p99: larger(one.p99, other.p99),
@@ -139,4 +150,43 @@ function windowOf(seconds: readonly (Sum | undefined)[]): Sum | undefined {
 function larger(one: number | null, other: number | null): number | null {
   if (one === null) return other;
   return other === null ? one : Math.max(one, other);
+}
+
+/** How old a figure may be that is shown as the present one, in points. */
+const nowPoints = 10;
+
+/** The present value of a line of the plots: every figure of the page is one of these. */
+export const latestOf = (line: readonly (number | null)[]): number | null =>
+  line.slice(-nowPoints).findLast((value) => value !== null) ?? null;
+
+/** Requests of the last minute, over all routers. */
+export type Recent = ReturnType<typeof recentOf>;
+
+const recentS = 60;
+
+export function recentOf(histories: readonly History[], nowMs: number) {
+  const lastS = Math.round(nowMs / 1_000);
+  const sum = { requests: 0, refused: 0, failed: 0, cut: 0 };
+  for (const { points } of histories) {
+    for (let second = lastS - recentS; second <= lastS; second++) {
+      const point = points.get(second);
+      if (!point) continue;
+      sum.requests += point.requestsPerS;
+      sum.refused += point.refusedPerS;
+      sum.failed += point.failedPerS;
+      sum.cut += point.cutPerS;
+    }
+  }
+  const { requests, refused, failed, cut } = sum;
+  return {
+    ...{ requests: Math.round(requests), refused: Math.round(refused) },
+    ...{ failed: Math.round(failed), cut: Math.round(cut) },
+  };
+}
+
+/** Requests per second of one router, over the window of the plots; null where it is not known. */
+export function requestRateOf(history: History, nowMs: number): number | null {
+  const lastS = Math.round(nowMs / 1_000) - incompleteS;
+  const points = Array.from({ length: windowS }, (_, at) => history.points.get(lastS - at) ?? []).flat();
+  return points.length === 0 ? null : points.reduce((sum, { requestsPerS }) => sum + requestsPerS, 0) / points.length;
 }

@@ -1,4 +1,15 @@
-import { asNumber, asNumberOrNull, asText, asTextOrNull, from, isTrue, listOf, objectOf, textOr } from "./read-json.ts";
+import {
+  asNumber,
+  asNumberOrNull,
+  asObject,
+  asText,
+  asTextOrNull,
+  from,
+  isTrue,
+  listOf,
+  objectOf,
+  textOr,
+} from "./read-json.ts";
 
 /** A rank of an engine. Null where there is no signal. */
 const readTarget = objectOf({
@@ -26,8 +37,11 @@ const readEngine = objectOf({
   id: asText,
   state: textOr("unknown"),
   reason: asText,
+  /** Since when it is in this state, in milliseconds since the Unix epoch. */
+  sinceMs: asNumber,
   draining: isTrue,
   breaker: textOr("closed"),
+  breakerReason: asText,
   role: textOr("both"),
   models: listOf(asText),
   /** Where it is, and milliseconds of a round trip between the source and it; null where unknown. */
@@ -87,22 +101,28 @@ export type QueueCounts = ReturnType<typeof readQueue>;
 
 const readQueue = objectOf({ name: asText, queued: asNumber, waited: asNumber, waitedMs: asNumber, shed: asNumber });
 
-/** Sums since the router's start, apart from `inFlight` and the sizes of the index. */
-export type TrafficCounts = ReturnType<typeof readTraffic>;
-
+/** `requests`: since the router's start. */
 const readTraffic = objectOf({
   requests: asNumber,
-  refused: asNumber,
-  failed: asNumber,
-  cut: asNumber,
-  promptTokens: asNumber,
-  cachedTokens: asNumber,
-  completionTokens: asNumber,
-  firstBytes: asNumber,
-  firstByteMs: asNumber,
   inFlight: asNumber,
-  facts: asNumber,
-  placed: asNumber,
+});
+
+const readReload = objectOf({
+  atMs: asNumber,
+  /** Null where it succeeded. */
+  error: (error) => asTextOrNull(asObject(error).message),
+  needsRestart: listOf(asText),
+});
+
+/** How a router is: whether a request would find an engine, and if not, why. */
+export type RouterStatus = ReturnType<typeof readStatus>;
+
+const readStatus = objectOf({
+  ready: (ready) => ready !== false,
+  reasons: listOf(asText),
+  draining: isTrue,
+  /** The last reload that changed something or failed; null before the first. */
+  reload: (reload) => (reload === null || reload === undefined ? null : readReload(reload)),
 });
 
 /** One router's view of itself and the fleet: its document `overview/<router>`. */
@@ -116,4 +136,5 @@ export const readOverview = objectOf({
   /** Empty where admission is off; null where the router has sent none. */
   queues: (queues) => (Array.isArray(queues) ? listOf(readQueue)(queues) : null),
   traffic: readTraffic,
+  status: readStatus,
 });

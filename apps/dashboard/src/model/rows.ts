@@ -1,5 +1,4 @@
-import { formatAge, formatTime } from "./format.ts";
-import type { EngineFacts, Links, Overview, QueueCounts } from "./overview.ts";
+import type { EngineFacts, Links, Overview, QueueCounts, RouterStatus } from "./overview.ts";
 
 /** One target as the table of engines shows it. */
 export type EngineRow = ReturnType<typeof engineRows>[number];
@@ -12,7 +11,7 @@ export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">
       const { own = 0, others = 0, pendingPrefillTokens = 0 } = loads.get(key) ?? {};
       const facts = held + slower;
       return {
-        ...{ key, models: engine.models.join(", "), role: engine.role, ...healthOf(engine, isAsleep) },
+        ...{ key, models: engine.models, role: engine.role, ...healthOf(engine, isAsleep), sinceMs: engine.sinceMs },
         /** Requests of all routers. */
         inFlight: own + others,
         pendingPrefillTokens,
@@ -38,25 +37,29 @@ function sourceOf(facts: number, placed: number): "facts" | "placements" | "noth
   return placed > 0 ? "placements" : "nothing";
 }
 
+/** Of an engine that was just added. */
+export const notProbed = "not probed yet";
+
 type Health = "up" | "asleep" | "draining" | "open" | "starting" | "unreachable" | "down";
 
 function healthOf(
-  { state, reason, draining, breaker }: EngineFacts,
+  { state, reason, draining, breaker, breakerReason }: EngineFacts,
   isAsleep: boolean,
 ): {
   readonly health: Health;
+  /** Why; empty for one that is up. */
   readonly note: string;
 } {
-  if (state === "starting") return { health: "starting", note: reason || "not probed yet" };
-  if (state === "unreachable") return { health: "unreachable", note: reason };
+  if (state === "starting") return { health: "starting", note: reason && reason !== "new" ? reason : notProbed };
+  if (state === "unreachable") return { health: "unreachable", note: reason || "no answer" };
   if (state !== "up") return { health: "down", note: reason || state };
-  if (breaker !== "closed") return { health: "open", note: `circuit breaker ${breaker}` };
-  if (isAsleep) return { health: "asleep", note: "its metrics say that it sleeps" };
-  return draining ? { health: "draining", note: "drained by an operator" } : { health: "up", note: "" };
+  if (breaker !== "closed") return { health: "open", note: breakerReason || `circuit breaker ${breaker}` };
+  if (isAsleep) return { health: "asleep", note: "its metrics say so" };
+  return draining ? { health: "draining", note: "by an operator" } : { health: "up", note: "" };
 }
 
 /** The columns by which engines are sorted. */
-export const engineOrders = ["name", "load", "memory", "blocks", "share"] as const;
+export const engineOrders = ["name", "state", "load", "memory", "blocks", "share"] as const;
 
 export type EngineOrder = (typeof engineOrders)[number];
 
@@ -67,29 +70,32 @@ export interface EngineView {
   readonly query: string;
 }
 
+/** What needs somebody first. */
+const healthOrder: readonly Health[] = ["down", "unreachable", "open", "starting", "draining", "asleep", "up"];
+
 const figureOf: Readonly<Record<Exclude<EngineOrder, "name">, (row: EngineRow) => number>> = {
+  state: ({ health }) => -healthOrder.indexOf(health),
   load: ({ inFlight, waiting }) => inFlight + (waiting ?? 0),
   memory: ({ kvUse }) => kvUse ?? -1,
   blocks: ({ blocks }) => blocks,
   share: ({ share }) => share,
 };
 
-/** The rows that are looked for, sorted. By name, engines that take no requests come first. */
+/** The rows that are looked for, sorted. */
 export function viewedEngines(
   rows: readonly EngineRow[],
   { by, isDescending, query }: EngineView,
 ): readonly EngineRow[] {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   const found = rows.filter((row) => {
-    const text =
-      `${row.key} ${row.models} ${row.role} ${healthText[row.health]} ${row.owner ?? ""} ${row.region ?? ""}`.toLowerCase();
+    const { key, models, role, health, note, owner, region } = row;
+    const text = [key, ...models, role, healthText[health], note, owner ?? "", region ?? ""].join(" ").toLowerCase();
     return words.every((word) => text.includes(word));
   });
   const sign = isDescending ? -1 : 1;
-  const isUp = ({ health }: EngineRow): number => (health === "up" ? 1 : 0);
   return found.sort((one, other) => {
-    const order = by === "name" ? isUp(one) - isUp(other) : sign * (figureOf[by](one) - figureOf[by](other));
-    return order || (by === "name" ? sign : 1) * inOrder(one.key, other.key);
+    if (by === "name") return sign * inOrder(one.key, other.key);
+    return sign * (figureOf[by](one) - figureOf[by](other)) || inOrder(one.key, other.key);
   });
 }
 
@@ -113,8 +119,12 @@ export interface FollowedRouter {
   readonly router: string;
   readonly origin: string;
   readonly isLive: boolean;
-  readonly requestsPerS: number;
+  /** Whether it has ever answered. */
+  readonly hasBeenLive: boolean;
+  /** Null where it is not known. */
+  readonly requestsPerS: number | null;
   readonly inFlight: number;
+  readonly status: RouterStatus | undefined;
   readonly killCommand: string | null;
 }
 
@@ -133,14 +143,18 @@ export function routerRows(links: Links | undefined, followed: readonly Followed
   const lostOf = new Map(links?.lost.map((lost) => [lost.router, lost]));
   const own = links?.router ? [links.router] : [];
   const names = new Set([...byName.keys(), ...linkOf.keys(), ...lostOf.keys(), ...own]);
-  return [...names].sort(inOrder).map((router) => {
+  return [...names].sort(inOrder).map((router, at) => {
     const own = byName.get(router);
     const link = linkOf.get(router);
     const isLive = own?.isLive === true;
     const release = link ?? (router === links?.router ? links : undefined);
     return {
       router,
-      state: source === undefined && !isLive ? stateWithoutSource(own) : stateOf(isLive, link),
+      /** By which sessions name it. */
+      number: at + 1,
+      state: source === undefined && !isLive ? stateWithoutSource(own) : stateOf(own, link),
+      /** Why it is not ready; empty where it is, and where that is not known. */
+      reasons: isLive && own.status?.ready === false ? own.status.reasons : [],
       /** Whether the page reads what it shows of the fleet from this one. */
       isSource: router === source,
       /** Lag of its updates at the source; null for the source itself, and where it is unknown. */
@@ -164,15 +178,19 @@ export function routerRows(links: Links | undefined, followed: readonly Followed
 }
 
 export const countAlive = (rows: readonly RouterRow[]): number =>
-  rows.filter(({ state }) => state !== "gone" && state !== "silent").length;
+  rows.filter(({ state }) => state !== "gone" && state !== "silent" && state !== "connecting").length;
 
-type RouterState = "live" | "linked" | "draining" | "silent" | "gone";
+type RouterState = "live" | "linked" | "draining" | "connecting" | "silent" | "gone";
 
-const stateWithoutSource = (own: FollowedRouter | undefined): RouterState => (own ? "gone" : "silent");
+function stateWithoutSource(own: FollowedRouter | undefined): RouterState {
+  if (own) return own.hasBeenLive ? "gone" : "connecting";
+  return "silent";
+}
 
-function stateOf(isLive: boolean, link: Links["links"][number] | undefined): RouterState {
+function stateOf(own: FollowedRouter | undefined, link: Links["links"][number] | undefined): RouterState {
+  if (own?.isLive && own.status?.draining) return "draining";
   if (link?.isDraining && link.state === "alive") return "draining";
-  if (isLive) return "live";
+  if (own?.isLive) return "live";
   if (!link || link.state === "down" || link.state === "left") return "gone";
   return link.state === "alive" && link.isLinked ? "linked" : "silent";
 }
@@ -213,45 +231,4 @@ export function queueRows(routers: RouterQueues) {
     /** Mean of those that had to wait; null when none had to. */
     waitMs: waited > 0 ? waitedMs / waited : null,
   }));
-}
-
-/** What operators should look at, each in a few words; empty when all is well. */
-export function concernsOf(
-  routers: readonly RouterRow[],
-  engines: readonly EngineRow[],
-  refused: number,
-): readonly string[] {
-  const gone = routers.filter(({ state }) => state === "gone" || state === "silent").map(({ router }) => router);
-  const differing = routers.filter(({ differs, lost }) => differs.length > 0 && !lost).map(({ router }) => router);
-  const down = engines.filter(({ health }) => health === "down" || health === "open").length;
-  return [
-    ...(gone.length > 0 ? [`${few(gone)} gone`] : []),
-    ...(differing.length > 0 ? [`${few(differing)} with another version or other settings`] : []),
-    ...(refused > 0 ? [`${refused} ${refused === 1 ? "router" : "routers"} refused`] : []),
-    ...(down > 0 ? [`${down} of ${engines.length} engines down`] : []),
-  ];
-}
-
-/** At most two names. */
-function few(names: readonly string[]): string {
-  return names.length > 2 ? `${names.length} routers` : names.join(" and ");
-}
-
-interface NoticeState {
-  readonly moved: { readonly from: string; readonly to: string; readonly atMs: number } | undefined;
-  readonly isLive: boolean;
-  readonly hasBeenLive: boolean;
-  readonly nowMs: number;
-  readonly concerns: readonly string[];
-}
-
-/** How long a change of the source is shown. */
-const noticedMs = 60_000;
-
-/** One line on a source that was lost, or else on what operators should look at. */
-export function noticeText({ moved, isLive, hasBeenLive, nowMs, concerns }: NoticeState): string {
-  if (!isLive && hasBeenLive) return "No router answers. This is the last known state; the page keeps trying.";
-  if (!moved || nowMs - moved.atMs > noticedMs) return isLive ? concerns.join(" · ") : "";
-  const age = formatAge(nowMs - moved.atMs);
-  return `${moved.from} is gone: reading from ${moved.to} since ${formatTime(moved.atMs)} (${age}).`;
 }

@@ -14,9 +14,9 @@ const shownDecisions = 60;
 /** Decisions as they happen. The list pauses while the pointer or the focus is in it. */
 export function createDecisions(hueOf: (name: string) => string): Part<DecisionsState> {
   const list = element("ol", { class: "decisions" });
-  const box = { class: "scroll tall", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Decisions" };
+  const box = { class: "scroll", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Decisions" };
   const scroll = element("div", box, list);
-  const { node, aside } = panel("Decisions", "wide", scroll);
+  const { node, aside } = panel("Decisions", "decisions-panel", scroll);
   const show = keyedList<Decision>(list, decisionKey, createDecisionRow(hueOf));
   let isPaused = false;
   const pause = (paused: boolean) => () => {

@@ -8,10 +8,11 @@ import {
   readExplanation,
   readPastRequest,
 } from "../model/explanation.ts";
-import { formatCount, formatMs, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
+import { formatCount, formatMs, formatNumber, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
 
-import type { PrefixRow } from "../model/prefixes.ts";
+import { drainLossOf, type PrefixRow } from "../model/prefixes.ts";
 import { type EngineRow, healthText } from "../model/rows.ts";
+import type { Sessions } from "../model/sessions.ts";
 import { createDecisionRow } from "./decisions.ts";
 import { element, keyedList, type Part, setAttribute, setText } from "./dom.ts";
 import { blockSourceText } from "./tables.ts";
@@ -22,6 +23,7 @@ export interface DetailState {
   readonly engines: readonly EngineRow[];
   readonly decisions: readonly Decision[];
   readonly prefixes: readonly PrefixRow[];
+  readonly sessions: Sessions;
 }
 
 /**
@@ -108,22 +110,25 @@ function createEnginePage(hueOf: (name: string) => string): Part<KeyedState> {
   const noPrefix = element("p", { class: "soft" });
   const showDecisions = keyedList<Decision>(decisions, decisionKey, createDecisionRow(hueOf));
   const showPrefixes = keyedList<PrefixRow>(prefixes, ({ hash }) => hash, createHeldPrefix);
+  const loss = element("p");
   const node = element(
     "article",
     {},
     head.node,
     section("State", facts.node),
+    section("If it were drained", loss),
     section("Latest decisions for it", noDecision, decisions),
     section("Shared prefixes that it has", noPrefix, prefixes),
   );
   return {
     node,
-    update({ key, engines, decisions: all, prefixes: rows }) {
+    update({ key, engines, decisions: all, prefixes: rows, sessions }) {
       const row = engines.find((engine) => engine.key === key);
       setText(head.name, key);
       setAttribute(head.node, "data-health", row?.health ?? "down");
       setText(head.state, row ? healthText[row.health] : "not known to this router");
       facts.update(row ? engineFacts(row) : []);
+      setText(loss, row ? drainText(row, rows, sessions) : "");
       const own = all.filter(({ target, prefillWorker }) => target === key || prefillWorker === key);
       showDecisions(own.slice(0, shownDecisions));
       setText(noDecision, own.length === 0 ? "None among the latest." : "");
@@ -139,13 +144,13 @@ function engineFacts(row: EngineRow): readonly Fact[] {
   const capacity = row.capacity === null ? "" : ` of ${formatShort(row.capacity)}`;
   return [
     ...(row.note === "" ? [] : [["Why", row.note] as const]),
-    ["Models", row.models || unknown],
+    ["Models", row.models.join(", ") || unknown],
     ["Role", row.role],
     ["Region", row.region ?? unknown],
     ["Round trip to it", row.networkMs === 0 ? "< 1 ms" : formatMs(row.networkMs)],
     ["In flight, all routers", formatCount(row.inFlight)],
-    ["Runs, by itself", count(row.running)],
-    ["Waits, by itself", count(row.waiting)],
+    ["Running, by its metrics", count(row.running)],
+    ["Waiting, by its metrics", count(row.waiting)],
     ["Prompt tokens to compute", formatCount(row.pendingPrefillTokens)],
     ["KV memory in use", row.kvUse === null ? unknown : formatShare(row.kvUse)],
     ["Cached blocks", `${formatShort(row.blocks)}${capacity}`],
@@ -154,6 +159,17 @@ function engineFacts(row: EngineRow): readonly Fact[] {
     ["Events read by", row.owner ?? unknown],
     ["Feed", row.quality ?? unknown],
   ];
+}
+
+/** What a drain would cost, in words. */
+function drainText(row: EngineRow, rows: readonly PrefixRow[], sessions: Sessions): string {
+  const { prefixes, tokens, sessions: moved } = drainLossOf(row.key, rows, sessions);
+  const running = `${formatCount(row.inFlight)} ${row.inFlight === 1 ? "request" : "requests"} in flight would be finished`;
+  const cache =
+    prefixes === 0
+      ? "no shared prefix would be lost: other engines have them all"
+      : `${formatShort(tokens)} tokens of ${formatCount(prefixes)} shared ${prefixes === 1 ? "prefix" : "prefixes"}, which no other engine has, would be computed again`;
+  return `${running}, ${formatCount(moved)} ${moved === 1 ? "session" : "sessions"} would move, and ${cache}.`;
 }
 
 function createHeldPrefix({ hash }: PrefixRow): Part<PrefixRow> {
@@ -227,10 +243,10 @@ function createWhy(past: AskPast): Part<string> {
 function pastOf({ summary, target, candidates, leftOut }: PastDecision): HTMLElement {
   const rows = candidates.map(({ key, cost, matchedTokens, inFlight, networkMs }) =>
     tableRow(key, key === target, [
-      cost === null ? unknown : shortDigits(cost),
+      cost === null ? unknown : formatNumber(cost),
       formatCount(matchedTokens),
       formatCount(inFlight),
-      networkMs === null ? unknown : `${shortDigits(networkMs)} ms`,
+      networkMs === null ? unknown : formatMs(networkMs),
     ]),
   );
   return element(
@@ -241,9 +257,6 @@ function pastOf({ summary, target, candidates, leftOut }: PastDecision): HTMLEle
     ...leftOutList(leftOut.map(({ key, reason }) => `${key}: ${reason.replaceAll("_", " ")}`)),
   );
 }
-
-/** Four significant digits. */
-const shortDigits = (value: number): string => String(Number(value.toPrecision(4)));
 
 function candidateTable(heads: readonly string[], rows: readonly HTMLElement[]): HTMLElement {
   const head = element("tr", {}, ...heads.map((name) => element("th", { scope: "col" }, name)));
@@ -358,7 +371,10 @@ function leftOutList(lines: readonly string[]): readonly HTMLElement[] {
 function candidateRow(candidate: ExplainedCandidate, choice: string | null): HTMLElement {
   const { key, isEligible, filteredBy, probability, cost, inFlight, knownBlocks, terms } = candidate;
   const chance = isEligible ? formatShare(probability) : (filteredBy ?? "filtered").replaceAll("_", " ");
-  const parts = terms.map(([name, value]) => `${name.replaceAll("_", " ")} ${shortDigits(value)}`).join(" · ");
-  const costText = cost === null ? unknown : shortDigits(cost);
+  const parts = terms
+    .filter(([, value]) => formatNumber(value) !== "0")
+    .map(([name, value]) => `${name.replace(/_ms$/, "").replaceAll("_", " ")} ${formatNumber(value)}`)
+    .join(" · ");
+  const costText = cost === null ? unknown : formatNumber(cost);
   return tableRow(key, key === choice, [chance, costText, formatCount(inFlight), formatCount(knownBlocks), parts]);
 }

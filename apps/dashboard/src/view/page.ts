@@ -1,17 +1,20 @@
 import type { FleetState } from "../follow/fleet-follower.ts";
 import type { DetailAddress } from "../model/detail-address.ts";
-import type { Series } from "../model/history.ts";
+import { findingsOf } from "../model/findings.ts";
+import { latestOf, type Series } from "../model/history.ts";
+import type { RouterStatus } from "../model/overview.ts";
 import type { PathStep } from "../model/prefix-tree.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
-import { concernsOf, countAlive, countHealthy, engineRows, noticeText, queueRows, routerRows } from "../model/rows.ts";
+import { engineRows, queueRows, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
 import { createDetail, type Questions } from "./detail.ts";
 import { createHues, element, type Part, setAttribute, setText } from "./dom.ts";
+import { createEvents } from "./events.ts";
+import { createFindings } from "./findings.ts";
 import { createPlots } from "./plots.ts";
 import { createPrefixTree } from "./prefix-tree.ts";
 import { createSessions } from "./sessions.ts";
 import { createEngines, createQueues, createRouters } from "./tables.ts";
-import { createTiles } from "./tiles.ts";
 
 /// <reference lib="dom" />
 
@@ -29,58 +32,76 @@ interface PageState {
 /** Everything below `body`. */
 export function createPage(ask: Questions) {
   const hueOf = createHues();
-  const [bar, notice, main] = [byId("bar"), byId("notice"), byId("main")];
+  const main = byId("main");
   const parts = {
-    bar: createBar(bar),
-    tiles: createTiles(),
+    bar: createBar(byId("bar")),
+    findings: createFindings(byId("findings")),
     plots: createPlots(),
     engines: createEngines(hueOf),
     routers: createRouters(),
+    events: createEvents(),
     decisions: createDecisions(hueOf),
     sessions: createSessions(hueOf),
     prefixes: createPrefixTree(hueOf),
     queues: createQueues(),
     detail: createDetail(hueOf, ask),
   };
-  const { bar: _, ...inMain } = parts;
-  main.replaceChildren(...Object.values(inMain).map(({ node }) => node));
+  const { plots, engines, prefixes, decisions, sessions, routers, events, queues, detail } = parts;
+  const column = (name: string, ...panels: readonly Part<never>[]): HTMLElement =>
+    element("div", { class: `column ${name}` }, ...panels.map(({ node }) => node));
+  main.replaceChildren(
+    plots.node,
+    column("fleet", engines, prefixes),
+    column("requests", decisions),
+    element("div", { class: "side" }, column("watch", routers, events), column("work", queues, sessions)),
+    detail.node,
+  );
   let hasBeenLive = false;
+  let waiting = 0;
   return {
     /** Once a second: it is drawn anew. */
-    updatePlots: (series: Series): void => parts.plots.update(series),
-    update({ fleet, prefixes, path, address, nowMs }: PageState): void {
-      const { source, overview, decisions, skipped, sessions, takeovers, followed, live, rates, moved } = fleet;
+    updatePlots(series: Series): void {
+      waiting = latestOf(series.waiting) ?? 0;
+      parts.plots.update(series);
+    },
+    update({ fleet, prefixes: rows, path, address, nowMs }: PageState): void {
+      const { source, overview, decisions, skipped, sessions, takeovers, followed, live, recent, moved, events } =
+        fleet;
       const isLive = source?.isLive === true;
       hasBeenLive ||= isLive;
       const engines = overview ? engineRows(overview) : [];
       const routers = routerRows(overview?.links, followed, isLive ? source.router : undefined);
       const refused = overview?.links.refused ?? [];
-      const concerns = concernsOf(routers, engines, refused.length);
-      const queues = live.map(({ queues }) => queues);
       for (const { key } of engines) hueOf(key);
       parts.bar.update({
-        ...{ source: source?.router, isLive, policy: decisions[0]?.policy ?? "" },
+        ...{ source: source?.router, isLive, hasBeenLive, policy: decisions[0]?.policy ?? "" },
         models: [...new Set(overview?.engines.flatMap(({ models }) => models) ?? [])],
       });
-      setText(notice, noticeText({ moved, isLive, hasBeenLive, nowMs, concerns }));
-      parts.tiles.update({
-        ...{ isLive, rates, engines: countHealthy(engines) },
-        inFlight: engines.reduce((sum, { inFlight }) => sum + inFlight, 0),
-        queued: queueRows(queues).reduce((sum, { queued }) => sum + queued, 0),
-        routers: countAlive(routers),
-        blocks: engines.reduce((sum, { blocks }) => sum + blocks, 0),
-      });
+      const queues = live.map(({ queues }) => queues);
+      const rejecting = queueRows(queues).flatMap(({ name, shed }) => (shed > 0 ? [name] : []));
+      // Without engines there is nothing to decide and nothing cached.
+      setAttribute(document.body, "data-empty", overview !== undefined && engines.length === 0);
+      const facts = { isLive, hasBeenLive, moved, engines, routers, refused, recent, waiting, rejecting, nowMs };
+      const status = overview?.status ?? readyStatus;
+      const routerNowMs = nowMs + (source?.history.aheadMs ?? 0);
+      parts.findings.update(findingsOf({ ...facts, status, routerNowMs }));
       parts.engines.update(engines);
       parts.routers.update({ routers, refused });
+      parts.events.update({ events, grafana: source?.grafana ?? null });
+      const numbers = new Map(routers.map(({ router, number }) => [router, String(number)]));
+      const shortNameOf = (router: string): string => numbers.get(router) ?? "?";
       // Engines get their colours in the order of the fleet, which must be known before decisions are shown.
       if (overview) parts.decisions.update({ decisions, skipped });
       if (overview) parts.sessions.update({ sessions, takeovers, shortNameOf });
-      parts.prefixes.update({ rows: prefixes, path });
-      parts.detail.update({ address, engines, decisions, prefixes });
+      parts.prefixes.update({ rows, path, engines, sessions });
+      parts.detail.update({ address, engines, decisions, prefixes: rows, sessions });
       parts.queues.update(queues);
     },
   };
 }
+
+/** Before a router has said anything. */
+const readyStatus: RouterStatus = { ready: true, reasons: [], draining: false, reload: null };
 
 function byId(id: string): HTMLElement {
   const found = document.getElementById(id);
@@ -88,15 +109,11 @@ function byId(id: string): HTMLElement {
   return found;
 }
 
-/** A short name of a router: the number at its end, or its first letter. */
-function shortNameOf(router: string): string {
-  return /\d{1,2}$/.exec(router)?.[0] ?? router.slice(0, 1).toUpperCase();
-}
-
 interface BarState {
   /** The router that is read; undefined while none answers. */
   readonly source: string | undefined;
   readonly isLive: boolean;
+  readonly hasBeenLive: boolean;
   readonly policy: string;
   readonly models: readonly string[];
 }
@@ -114,12 +131,9 @@ function createBar(node: HTMLElement): Part<BarState> {
   );
   return {
     node,
-    update({ source, isLive, policy, models }) {
+    update({ source, isLive, hasBeenLive, policy, models }) {
       setAttribute(node, "data-live", isLive ? "yes" : "no");
-      setText(
-        text,
-        isLive ? `live from ${source ?? "?"}` : source === undefined ? "connecting …" : "no router answers",
-      );
+      setText(text, isLive ? `live from ${source ?? "?"}` : hasBeenLive ? "no router answers" : "connecting …");
       setText(about, [models.slice(0, 3).join(", "), policy].filter(Boolean).join(" · "));
     },
   };

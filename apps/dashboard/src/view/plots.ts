@@ -1,7 +1,7 @@
 /// <reference lib="dom" />
 import uPlot from "uplot";
-import { formatCount, formatMs, formatRate, formatShare, unknown } from "../model/format.ts";
-import type { Series } from "../model/history.ts";
+import { formatCount, formatMs, formatRate, formatShare, formatShort, unknown } from "../model/format.ts";
+import { latestOf, type Series } from "../model/history.ts";
 import { element, type Part, panel, setAttribute, setText } from "./dom.ts";
 
 interface Line {
@@ -17,14 +17,18 @@ interface PlotKind {
   readonly top: number;
   readonly isShare?: boolean;
   readonly lines: readonly Line[];
+  /** A figure that is not drawn. */
+  readonly also?: (series: Series) => string;
 }
 
+/** The key figures: the mean of the last five seconds as a number, fifteen minutes as a plot. */
 const kinds: readonly PlotKind[] = [
   {
     title: "Requests per second",
     format: formatRate,
     top: 5,
     lines: [{ label: "", variable: "--leaf", values: ({ requestsPerS }) => requestsPerS }],
+    also: ({ outputTokensPerS }) => `${textOf(formatShort, latestOf(outputTokensPerS))} output tokens/s`,
   },
   {
     title: "Errors per second",
@@ -32,12 +36,12 @@ const kinds: readonly PlotKind[] = [
     top: 1,
     lines: [
       { label: "failed", variable: "--alarm", values: ({ failedPerS }) => failedPerS },
-      { label: "cut", variable: "--hue-2", values: ({ cutPerS }) => cutPerS },
+      { label: "cut off", variable: "--hue-2", values: ({ cutPerS }) => cutPerS },
       { label: "refused", variable: "--bark", values: ({ refusedPerS }) => refusedPerS },
     ],
   },
   {
-    title: "TTFT",
+    title: "Time to first token",
     format: formatMs,
     top: 100,
     lines: [
@@ -46,28 +50,28 @@ const kinds: readonly PlotKind[] = [
     ],
   },
   {
-    title: "Cached share of prompts",
+    title: "Cached prompt tokens",
     format: formatShare,
     top: 1,
     isShare: true,
     lines: [{ label: "", variable: "--leaf", values: ({ cachedShare }) => cachedShare }],
   },
   {
-    title: "Requests that wait",
+    title: "Waiting requests",
     format: formatCount,
     top: 5,
     lines: [{ label: "", variable: "--bark", values: ({ waiting }) => waiting }],
   },
   {
-    title: "Event lag, slowest feed",
+    title: "KV event lag, slowest feed",
     format: formatMs,
     top: 20,
     lines: [{ label: "", variable: "--hue-2", values: ({ eventLagMs }) => eventLagMs }],
   },
 ];
 
-/** How old a value may be that is shown as the present one, in points. */
-const nowPoints = 10;
+const textOf = (format: (value: number) => string, value: number | null): string =>
+  value === null ? unknown : format(value);
 
 /** All plots, side by side. */
 export function createPlots(): Part<Series> {
@@ -84,13 +88,16 @@ export function createPlots(): Part<Series> {
 
 function createPlot(kind: PlotKind): Part<Series> {
   const canvas = element("div", { class: "plot", role: "img" });
-  const { node, aside } = panel(kind.title, "chart", canvas);
+  const figures = element("p", { class: "figures" });
+  const { node } = panel(kind.title, "chart", figures, canvas);
   const values = kind.lines.map(({ label, variable }) => {
-    const value = element("span", { class: "figure" });
+    const value = element("span", { class: "value" }, unknown);
     const key = element("span", { class: `key-line key${variable}`, "aria-hidden": "true" });
-    aside.append(element("span", { class: "line-now" }, ...(label === "" ? [] : [key, label]), value));
+    figures.append(element("span", { class: "now" }, value, ...(label === "" ? [] : [key, label])));
     return value;
   });
+  const also = element("span", { class: "now soft" });
+  if (kind.also) figures.append(also);
   let shown: uPlot | undefined;
   let latest: Series | undefined;
   const draw = (series: Series): void => {
@@ -99,8 +106,8 @@ function createPlot(kind: PlotKind): Part<Series> {
     const data = [series.timesS, ...lines] as unknown as uPlot.AlignedData;
     if (shown) shown.setData(data);
     else if (canvas.clientWidth > 0) shown = new uPlot(optionsOf(kind, canvas), data, canvas);
-    const now = lines.map((line) => line.slice(-nowPoints).findLast((one) => one !== null));
-    const texts = now.map((value) => (value === undefined || value === null ? unknown : kind.format(value)));
+    const texts = lines.map((line) => textOf(kind.format, latestOf(line)));
+    if (kind.also) setText(also, kind.also(series));
     for (const [at, value] of values.entries()) setText(value, texts[at] ?? "");
     const spoken = kind.lines.map(({ label }, at) => `${label} ${texts[at]}`.trim()).join(", ");
     setAttribute(canvas, "aria-label", `${kind.title} over the last fifteen minutes; now ${spoken}`);
@@ -117,6 +124,9 @@ function createPlot(kind: PlotKind): Part<Series> {
   return { node, update: draw };
 }
 
+/** A narrower plot has no room for axes: the figure above it is its scale. */
+const leastAxesPx = 200;
+
 function optionsOf({ format, top, isShare = false, lines }: PlotKind, canvas: HTMLElement): uPlot.Options {
   /** As the theme in use has it: a canvas does not know variables. */
   const colour = (value: string): string => {
@@ -125,6 +135,7 @@ function optionsOf({ format, top, isShare = false, lines }: PlotKind, canvas: HT
     canvas.style.removeProperty("color");
     return color;
   };
+  const isWide = canvas.clientWidth >= leastAxesPx;
   const axis = {
     stroke: colour("var(--soft)"),
     grid: { stroke: colour("var(--line)"), width: 1 },
@@ -137,11 +148,17 @@ function optionsOf({ format, top, isShare = false, lines }: PlotKind, canvas: HT
     height: canvas.clientHeight,
     legend: { show: false },
     cursor: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 20, 0, 0],
     scales: { x: { time: true }, y: { range: (_, __, max) => [0, isShare ? 1 : Math.max(top, (max ?? 0) * 1.15)] } },
     axes: [
-      { ...axis, size: 24, values: (_, splits) => splits.map((at) => seconds.format(at * 1_000)), space: 80 },
-      { ...axis, size: 48, values: (_, splits) => splits.map((value) => format(value)), space: 34 },
+      {
+        ...axis,
+        show: isWide,
+        size: 24,
+        values: (_, splits) => splits.map((at) => seconds.format(at * 1_000)),
+        space: 80,
+      },
+      { ...axis, show: isWide, size: 48, values: (_, splits) => splits.map((value) => format(value)), space: 34 },
     ],
     series: [
       {},

@@ -16,16 +16,20 @@ export interface SessionsState {
   readonly shortNameOf: (router: string) => string;
 }
 
-const shownSessions = 14;
+const shownSessions = 28;
 
 /** The steps of sessions, and what became of those whose router is gone. */
 export function createSessions(hueOf: (name: string) => string): Part<SessionsState> {
   const takeovers = element("ul", { class: "takeovers", "aria-live": "polite" });
   const list = element("ul", { class: "trails" });
-  const legend = element("p", { class: "soft legend" }, "Colour: engine. Number: router. Framed: a change of engine.");
-  const scroll = element("div", { class: "scroll tall", tabindex: "0", role: "group", "aria-label": "Sessions" });
-  scroll.append(takeovers, list, legend);
-  const { node, aside } = panel("Sessions", "narrow", scroll);
+  const legend = element(
+    "p",
+    { class: "soft legend" },
+    "Colour: engine. Number: router, as listed. Framed: a change of engine.",
+  );
+  const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Sessions" });
+  scroll.append(takeovers, list);
+  const { node, aside } = panel("Sessions", "sessions-panel", scroll, legend);
   const showTakeovers = keyedList<Takeover>(takeovers, ({ router }) => router, createTakeover);
   let shortNameOf: SessionsState["shortNameOf"] = (router) => router;
   const showTrails = keyedList<SessionTrail>(

@@ -1,8 +1,10 @@
 import { detailLink } from "../model/detail-address.ts";
+import { refusalText } from "../model/findings.ts";
 import { formatCount, formatMs, formatRate, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
 import type { RefusedLink } from "../model/overview.ts";
 import {
   countAlive,
+  countHealthy,
   type EngineOrder,
   type EngineRow,
   type EngineView,
@@ -19,7 +21,8 @@ import { element, keyedList, type Part, panel, setAttribute, setFill, setText } 
 
 const engineColumns: Readonly<Record<EngineOrder, string>> = {
   name: "Engine",
-  load: "Load",
+  state: "State",
+  load: "In flight",
   memory: "KV memory",
   blocks: "Cached blocks",
   share: "Share",
@@ -28,7 +31,7 @@ const engineColumns: Readonly<Record<EngineOrder, string>> = {
 /** Engines: load, memory, cached blocks. They are searched, and sorted by what the heads of columns say. */
 export function createEngines(hueOf: (name: string) => string): Part<readonly EngineRow[]> {
   const body = element("tbody");
-  let view: EngineView = { by: "name", isDescending: false, query: "" };
+  let view: EngineView = { by: "state", isDescending: true, query: "" };
   let latest: readonly EngineRow[] = [];
   const look = (change: Partial<EngineView>): void => {
     view = { ...view, ...change };
@@ -47,16 +50,20 @@ export function createEngines(hueOf: (name: string) => string): Part<readonly En
   const head = element("tr", {}, ...heads.map(({ node }) => node));
   const table = element("table", { class: "engines" }, element("thead", {}, head), body);
   const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Engines" }, table);
-  const { node, aside } = panel("Engines", "wide engines-panel", scroll);
+  const { node, aside } = panel("Engines", "engines-panel", scroll);
   const count = element("span");
   aside.append(search, count);
   const show = keyedList<EngineRow>(body, ({ key }) => key, createEngineRow(hueOf));
   const update = (rows: readonly EngineRow[]): void => {
     latest = rows;
-    const up = rows.filter(({ health }) => health === "up").length;
+    const { healthy } = countHealthy(rows);
+    const inFlight = rows.reduce((sum, row) => sum + row.inFlight, 0);
     const found = viewedEngines(rows, view);
     const shown = found.length === rows.length ? "" : `${found.length} found · `;
-    setText(count, rows.length === 0 ? "" : `${shown}${up} of ${rows.length} up`);
+    setText(
+      count,
+      rows.length === 0 ? "" : `${shown}${healthy} of ${rows.length} up · ${formatShort(inFlight)} in flight`,
+    );
     const direction = view.isDescending ? "descending" : "ascending";
     for (const { by, node: cell } of heads) setAttribute(cell, "aria-sort", by === view.by ? direction : "none");
     show(found);
@@ -69,20 +76,21 @@ const createEngineRow =
   (row: EngineRow): Part<EngineRow> => {
     const name = element("a", { class: "name", href: detailLink("engine", row.key) }, row.key);
     const state = element("span", { class: "state" });
-    const place = element("span", { class: "soft" });
+    const note = element("span", { class: "soft" });
+    const place = element("span", { class: "soft place" });
     const load = element("span", { class: "figure strong" });
     const waiting = element("span", { class: "soft" });
     const memory = meter("KV memory in use");
     const blocks = element("span", { class: "figure" });
-    const source = element("span", { class: "soft" });
     const share = meter("Share of known blocks");
     const node = element(
       "tr",
       {},
-      element("th", { scope: "row" }, element("span", { class: `dot ${hueOf(row.key)}` }), name, state, place),
+      element("th", { scope: "row" }, element("span", { class: `dot ${hueOf(row.key)}` }), name, place),
+      element("td", {}, state, note),
       element("td", {}, load, waiting),
       element("td", {}, memory.node),
-      element("td", {}, blocks, source),
+      element("td", {}, blocks),
       element("td", {}, share.node),
     );
     return {
@@ -90,18 +98,25 @@ const createEngineRow =
       update(now) {
         setAttribute(node, "data-health", now.health);
         setText(state, healthText[now.health]);
-        setAttribute(state, "title", now.note || now.models);
+        setText(note, noteText(now));
+        setAttribute(note, "title", now.note || now.models.join(", "));
         setText(place, placeText(now));
         setText(load, formatCount(now.inFlight));
-        setText(waiting, now.waiting === null || now.waiting === 0 ? "in flight" : `in flight, ${now.waiting} waiting`);
+        setText(waiting, now.waiting === null || now.waiting === 0 ? "" : `${formatCount(now.waiting)} waiting`);
         memory.set(now.kvUse, now.kvUse === null ? unknown : formatShare(now.kvUse));
-        setText(blocks, formatShort(now.blocks));
-        setText(source, now.source === "placements" ? "blocks, estimated" : "blocks");
-        setAttribute(source, "title", blockSourceText[now.source]);
+        setText(blocks, `${now.source === "placements" ? "≈ " : ""}${formatShort(now.blocks)}`);
+        setAttribute(blocks, "title", blockSourceText[now.source]);
         share.set(now.share, formatShare(now.share));
       },
     };
   };
+
+/** Why it takes no requests, and since when; of one that does, what it serves. */
+function noteText({ health, note, sinceMs, models }: EngineRow): string {
+  if (health === "up") return models.join(", ");
+  const isTimed = health === "down" || health === "unreachable";
+  return isTimed && sinceMs > 0 ? `since ${formatTime(sinceMs)} · ${note}` : note;
+}
 
 /** An engine's region, and the round trip to it where it is felt. */
 function placeText({ region, networkMs }: EngineRow): string {
@@ -138,7 +153,7 @@ export function createRouters(): Part<RoutersState> {
   const refusedList = element("ul", { class: "refused", "aria-label": "Refused" });
   const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Routers" });
   scroll.append(list, refusedList);
-  const { node, aside } = panel("Routers", "narrow routers-panel", scroll);
+  const { node, aside } = panel("Routers", "routers-panel", scroll);
   const show = keyedList<RouterRow>(list, ({ router }) => router, createRouterRow);
   const showRefused = keyedList<RefusedLink>(
     refusedList,
@@ -160,32 +175,22 @@ interface RoutersState {
   readonly refused: readonly RefusedLink[];
 }
 
-const refusalWords: Readonly<Record<string, string>> = {
-  secret: "another secret",
-  "protocol-version": "another version of the protocol",
-  "cluster-name": "another cluster",
-  "fleet-seed": "another prefix.seed",
-  "block-size": "another block size",
-  "router-id-taken": "its id is taken",
-  "epoch-behind": "an earlier run of it is known",
-  "too-many-peers": "too many routers",
-};
-
 function createRefusedRow({ address, isByUs, reason, detail }: RefusedLink): Part<RefusedLink> {
   const figures = element("span", { class: "soft figures" });
   const name = element("span", { class: "name" }, address);
-  const state = element("span", { class: "state" }, isByUs ? "refused" : "refuses the source");
+  const state = element("span", { class: "state" }, isByUs ? "refused" : "refuses this router");
   const light = element("span", { class: "light", "aria-hidden": "true" });
   const line = element("div", { class: "line" }, light, name, state);
   return {
     node: element("li", { title: detail }, line, figures),
     update({ count, lastMs }) {
-      setText(figures, `${refusalWords[reason] ?? reason} · ${formatCount(count)} times, last ${formatTime(lastMs)}`);
+      setText(figures, `${refusalText(reason)} · ${formatCount(count)} times, last at ${formatTime(lastMs)}`);
     },
   };
 }
 
 function createRouterRow({ router }: RouterRow): Part<RouterRow> {
+  const number = element("span", { class: "number", title: "In the list of sessions" });
   const link = element("a", { class: "name" }, router);
   const state = element("span", { class: "state" });
   const figures = element("span", { class: "soft figures" });
@@ -196,6 +201,7 @@ function createRouterRow({ router }: RouterRow): Part<RouterRow> {
     { class: "line" },
     element("span", { class: "light", "aria-hidden": "true" }),
     link,
+    number,
     state,
   );
   const node = element("li", {}, line, figures, warning, kill.node);
@@ -205,10 +211,12 @@ function createRouterRow({ router }: RouterRow): Part<RouterRow> {
       setAttribute(node, "data-state", row.state);
       setAttribute(node, "data-source", row.isSource);
       setAttribute(link, "href", row.origin !== null && row.state !== "gone" ? `${row.origin}/dashboard/` : false);
-      setText(state, row.isSource && row.state === "live" ? "source of this page" : stateText[row.state]);
+      setText(number, String(row.number));
+      setAttribute(node, "data-ready", row.reasons.length === 0 ? "yes" : "no");
+      setText(state, row.reasons.length > 0 && row.state === "live" ? "not ready" : stateText[row.state]);
       setText(figures, figuresOf(row));
       setAttribute(figures, "title", row.version ? `version ${row.version}, settings ${row.settings}` : false);
-      setText(warning, row.state === "gone" ? "" : differenceText(row));
+      setText(warning, row.state === "gone" ? "" : [...row.reasons, ...differenceText(row)].join("; "));
       kill.update(row.killCommand);
     },
   };
@@ -217,26 +225,36 @@ function createRouterRow({ router }: RouterRow): Part<RouterRow> {
 /// <reference lib="dom" />
 
 const stateText: Readonly<Record<RouterRow["state"], string>> = {
-  live: "live",
+  live: "ready",
   linked: "linked",
   draining: "draining",
+  connecting: "connecting",
   silent: "silent",
   gone: "gone",
 };
 
-function differenceText({ version, differs }: RouterRow): string {
+function differenceText({ version, differs }: RouterRow): readonly string[] {
   const sections = differs.filter((name) => name !== "version");
   const parts = [
-    ...(differs.includes("version") ? [`version ${version}`] : []),
-    ...(sections.length > 0 ? [`settings of ${sections.join(", ")}`] : []),
+    ...(differs.includes("version") ? [`its version, ${version}`] : []),
+    ...(sections.length > 0 ? [`its settings of ${sections.join(", ")}`] : []),
   ];
-  return parts.length > 0 ? `differs: ${parts.join("; ")}` : "";
+  return parts.length > 0 ? [`differs in ${parts.join(" and ")}`] : [];
 }
 
-function figuresOf({ requestsPerS, inFlight, lagMs, roundTripMs, state, hasOthers, lost }: RouterRow): string {
+function figuresOf({
+  isSource,
+  requestsPerS,
+  inFlight,
+  lagMs,
+  roundTripMs,
+  state,
+  hasOthers,
+  lost,
+}: RouterRow): string {
   if (lost) return `lost at ${formatTime(lost.sinceMs)}${lost.address ? ` · last at ${lost.address}` : ""}`;
   if (state === "gone") return hasOthers ? "its sessions continue on other routers" : "no router answers";
-  const parts: string[] = [];
+  const parts: string[] = isSource ? ["this page reads it"] : [];
   if (requestsPerS !== null) parts.push(`${formatRate(requestsPerS)} req/s`);
   if (inFlight !== null) parts.push(`${formatCount(inFlight)} in flight`);
   if (lagMs !== null) parts.push(`lag ${lagMs === 0 ? "< 3 ms" : formatMs(lagMs)}`);
@@ -274,7 +292,7 @@ export function createQueues(): Part<RouterQueues> {
   const head = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
   const { node, aside } = panel(
     "Queues",
-    "narrow",
+    "queues-panel",
     element("table", { class: "queues" }, element("thead", {}, head), body),
   );
   const show = keyedList<QueueRow>(body, ({ name }) => name, createQueueRow);

@@ -65,6 +65,8 @@ export const maxEvents = 512;
 /** Characters of an event's detail; the rest is cut. */
 const maxDetailLength = 160;
 const lookEveryMs = 1_000;
+/** What a router finds when it starts is no event: engines that are up, and routers. */
+const settlingMs = 10_000;
 
 /** Engines report changes themselves; routers, feeds, reloads and the drain are compared with the second before. */
 export function createEventLog(options: EventLogOptions): EventLog {
@@ -74,6 +76,7 @@ export function createEventLog(options: EventLogOptions): EventLog {
   let owners: ReadonlyMap<string, string> = new Map();
   let reload = options.lastReload();
   let isDraining = false;
+  const settledMs = clock.nowMs() + settlingMs;
 
   const note = (kind: EventKind, subject: string, detail = ""): void => {
     events.push({ atMs: clock.wallMs(), kind, subject, detail: detail.slice(0, maxDetailLength) });
@@ -84,9 +87,13 @@ export function createEventLog(options: EventLogOptions): EventLog {
     const last = events.findLast((event) => event.subject === subject && [kind, opposite].includes(event.kind));
     if (last ? last.kind !== kind : isNews) note(kind, subject, detail);
   };
+  const arrive = (kind: "engine_up" | "router_joined", subject: string): void => {
+    if (clock.nowMs() >= settledMs || events.some((event) => event.subject === subject)) note(kind, subject);
+  };
   const cancelFleet = fleet.onChange((change, engine) => {
     const { id, state, stateReason, draining, breaker } = engine;
-    if (change === "state" && state !== "starting") note(`engine_${state}`, id, state === "up" ? "" : stateReason);
+    if (change === "state" && state === "up") arrive("engine_up", id);
+    else if (change === "state" && state !== "starting") note(`engine_${state}`, id, stateReason);
     if (change === "restarted") note("engine_restarted", id);
     if (change === "draining") note(draining ? "engine_draining" : "engine_undrained", id);
     if (change === "asleep") noteSleep(engine);
@@ -105,7 +112,7 @@ export function createEventLog(options: EventLogOptions): EventLog {
       const before = members.get(name);
       const wasThere = isThere(before);
       if (state === "alive" && before && before.epoch !== epoch) note("router_restarted", name);
-      else if (state === "alive" && !wasThere) note("router_joined", name);
+      else if (state === "alive" && !wasThere) arrive("router_joined", name);
       else if (wasThere && state === "left") note("router_left", name);
       else if (wasThere && state === "down") note("router_lost", name);
       if (isThere(now.get(name)) && drains && before?.isDraining !== true) note("router_draining", name);

@@ -26,6 +26,7 @@ const columns = {
   cutPerS: measured({ description: "With a part of an answer." }),
   promptTokensPerS: measured(),
   cachedTokensPerS: measured(),
+  outputTokensPerS: measured(),
   firstByteP50Ms: measured({ description: "From acceptance to the first byte of the answer." }),
   firstByteP99Ms: measured(),
   waiting: measured({ description: "Requests that wait for an engine." }),
@@ -76,12 +77,14 @@ export function createHistory(options: HistoryOptions): History {
   const take = (): void => {
     const [now, nowMs] = [{ ...metrics.totals }, clock.nowMs()];
     const seconds = Math.max(nowMs - beforeMs, 1) / 1_000;
-    const perS = (name: "requests" | "refused" | "failed" | "cut" | "promptTokens" | "cachedTokens"): number =>
-      (now[name] - before[name]) / seconds;
+    const perS = (
+      name: "requests" | "refused" | "failed" | "cut" | "promptTokens" | "cachedTokens" | "completionTokens",
+    ): number => (now[name] - before[name]) / seconds;
     const point: Readonly<Record<Column, number>> = {
       ...{ requestsPerS: perS("requests"), refusedPerS: perS("refused") },
       ...{ failedPerS: perS("failed"), cutPerS: perS("cut") },
       ...{ promptTokensPerS: perS("promptTokens"), cachedTokensPerS: perS("cachedTokens") },
+      outputTokensPerS: perS("completionTokens"),
       ...{ firstByteP50Ms: metrics.firstBytes.quantileMs(0.5), firstByteP99Ms: metrics.firstBytes.quantileMs(0.99) },
       ...{ waiting: waiting(), eventLagMs: takeEventLagMs() ?? Number.NaN },
     };

@@ -28,6 +28,7 @@ async function start() {
     isDraining: () => seen.isDraining,
   });
   ends.push(() => log.stop());
+  time.advance(10_000);
   const all = () => log.since(0).map(({ kind, subject, detail }) => [kind, subject, detail].join(" ").trim());
   /** What one look more has found. */
   const next = (): readonly string[] => {
@@ -117,6 +118,24 @@ test("events are kept as long as the history, and one beyond the bound takes the
   expect(all()).toEqual([]);
   drain(2);
   expect(all()).toEqual(["engine_undrained e1"]);
+});
+
+test("engines and routers that are there when a router starts are no events, their failures are", async () => {
+  const scripted = await startScriptedFleet();
+  const members = [member("r2")];
+  const log = createEventLog({
+    ...{ router: "r1", fleet: scripted.fleet, keptMs, ...scripted.time },
+    ...{ members: () => members, ownerOf: () => undefined, lastReload: () => undefined, isDraining: () => false },
+  });
+  ends.push(() => log.stop());
+  scripted.answers["e2"] = { "/health": "refused" };
+  await scripted.apply(specOf("e1"), specOf("e2"));
+  await scripted.time.advanceAsync(10_000);
+  members.push(member("r3"));
+  await scripted.time.advanceAsync(20_000);
+  const kinds = log.since(0).map(({ kind, subject }) => `${kind} ${subject}`);
+  expect(kinds[0]).toBe("router_started r1");
+  expect(kinds.slice(1).sort()).toEqual(["engine_unreachable e2", "router_joined r3"]);
 });
 
 test("nothing is noted after the stop", async () => {

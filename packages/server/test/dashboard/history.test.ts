@@ -40,7 +40,7 @@ test("a point each second has what happened since the one before, and nothing wh
   expect(events).toEqual([{ atMs: 0, kind: "router_started", subject: "r", detail: "" }]);
   expect(more).toEqual({
     ...{ requestsPerS: [8, 0], refusedPerS: [2, 0], failedPerS: [1, 0], cutPerS: [1, 0] },
-    ...{ promptTokensPerS: [800, 0], cachedTokensPerS: [200, 0] },
+    ...{ promptTokensPerS: [800, 0], cachedTokensPerS: [200, 0], outputTokensPerS: [8, 0] },
     ...{ waiting: [3, 0], eventLagMs: [12, null] },
   });
   for (const [[first, second], exact] of [

@@ -1,0 +1,354 @@
+import { formatAge, formatCount, formatTime } from "./format.ts";
+import type { Recent } from "./history.ts";
+import type { RefusedLink, RouterStatus } from "./overview.ts";
+import { type EngineRow, notProbed, type RouterRow } from "./rows.ts";
+
+/** What the rules look at. */
+export interface FleetFacts {
+  /** Whether any router answers now, and whether one ever did. */
+  readonly isLive: boolean;
+  readonly hasBeenLive: boolean;
+  /** The last change of the router that the page reads from. */
+  readonly moved: { readonly from: string; readonly to: string; readonly atMs: number } | undefined;
+  /** Of the router that is read. */
+  readonly status: RouterStatus;
+  readonly engines: readonly EngineRow[];
+  readonly routers: readonly RouterRow[];
+  readonly refused: readonly RefusedLink[];
+  readonly recent: Recent;
+  readonly waiting: number;
+  /** Classes whose queues have rejected requests. */
+  readonly rejecting: readonly string[];
+  readonly nowMs: number;
+  /** The same time on the clock of the router that is read. */
+  readonly routerNowMs: number;
+}
+
+/** `alarm`: requests suffer; `warn`: they will, or redundancy is lost; `note`: somebody did it, or may want to know. */
+export type Level = "alarm" | "warn" | "note" | "quiet";
+
+export interface Finding {
+  readonly rule: string;
+  readonly level: Level;
+  /** What is wrong. */
+  readonly sentence: string;
+  /** What to do; commands are in backticks. */
+  readonly next: string;
+}
+
+interface Rule<Found> {
+  readonly name: string;
+  /** What it applies to; with nothing found, nothing is wrong. */
+  readonly finds: (facts: FleetFacts) => readonly Found[];
+  readonly level: Level | ((found: readonly Found[], facts: FleetFacts) => Level);
+  readonly says: (found: readonly Found[], facts: FleetFacts) => string;
+  readonly next: (found: readonly Found[], facts: FleetFacts) => string;
+}
+
+const rule =
+  <Found>({ name, finds, level, says, next }: Rule<Found>) =>
+  (facts: FleetFacts): readonly Finding[] => {
+    const found = finds(facts);
+    if (found.length === 0) return [];
+    const how = typeof level === "string" ? level : level(found, facts);
+    return [{ rule: name, level: how, sentence: says(found, facts), next: next(found, facts) }];
+  };
+
+const when = (holds: boolean): readonly true[] => (holds ? [true] : []);
+const isUp = ({ health }: EngineRow): boolean => health === "up";
+const downStates: ReadonlySet<string> = new Set(["down", "unreachable"]);
+const isDown = ({ health }: EngineRow): boolean => downStates.has(health);
+/** How long a change of the source is told. */
+const movedMs = 60_000;
+/** Refusals are repeated as long as the other router tries. */
+const refusedMs = 120_000;
+/** Failed requests are an alarm from this share of all on. */
+const alarmShare = 0.01;
+
+const refusals: Readonly<Record<string, { readonly says: string; readonly next: string }>> = {
+  secret: { says: "it has another mesh secret", next: "Give all routers the same `mesh.secret`." },
+  "protocol-version": { says: "it speaks another protocol version", next: "Upgrade the older one." },
+  "cluster-name": { says: "it belongs to another cluster", next: "Set the same `mesh.cluster`, or correct its seeds." },
+  "fleet-seed": { says: "it has another prefix seed", next: "Give all routers the same `prefix.seed`." },
+  "block-size": { says: "it has another block size", next: "Give all routers the same `prefix.block-size`." },
+  "router-id-taken": { says: "its id is taken", next: "Give it a `mesh.router-id` of its own." },
+  "epoch-behind": { says: "a later run of it is known", next: "Stop the older process with this id." },
+  "too-many-peers": { says: "the mesh is full", next: "Run fewer routers; see the limits of the mesh." },
+};
+
+/** Why a router was refused, in words. */
+export const refusalText = (reason: string): string => refusals[reason]?.says ?? reason.replaceAll("-", " ");
+
+/** What may be wrong, the worst first. */
+const rules = [
+  rule({
+    name: "no_router",
+    finds: ({ isLive, hasBeenLive }) => when(!isLive && hasBeenLive),
+    level: "alarm",
+    says: () => "No router answers. This is the last known state; the page keeps trying.",
+    next: () => "Check that the routers run, and that their admin port can be reached from here.",
+  }),
+  rule({
+    name: "no_engine",
+    finds: ({ isLive, engines }) => when(isLive && engines.length === 0),
+    level: "alarm",
+    says: () => "No engine is known: requests are refused with 503.",
+    next: () => "Add one with `espalier workers add URL`, or check `engines` and `discovery` in the configuration.",
+  }),
+  rule({
+    name: "no_usable_engine",
+    finds: ({ isLive, engines }) => (isLive && !engines.some(isUp) ? engines : []),
+    level: "alarm",
+    says: (found) => `No engine takes requests: ${countStates(found)}.`,
+    next: (found) => nextForEngines(found),
+  }),
+  rule({
+    name: "model_without_engine",
+    finds: ({ isLive, engines }) => (isLive && engines.some(isUp) ? modelsWithoutEngine(engines) : []),
+    level: "alarm",
+    says: (found) => `No engine that is up serves ${few(found, "models")}.`,
+    next: (found, { engines }) =>
+      nextForEngines(engines.filter(({ models }) => models.some((id) => found.includes(id)))),
+  }),
+  rule({
+    name: "failed_requests",
+    finds: ({ isLive, recent }) => when(isLive && recent.failed + recent.cut > 0),
+    level: (_, { recent }) => (recent.failed + recent.cut >= recent.requests * alarmShare ? "alarm" : "warn"),
+    says: (_, { recent }) => `${failures(recent)} in the last minute.`,
+    next: (_, { engines }) =>
+      engines.some((engine) => isDown(engine) || engine.health === "open")
+        ? `Start with ${few(
+            engines.filter((engine) => isDown(engine) || engine.health === "open").map(({ key }) => key),
+            "engines that are down",
+          )}.`
+        : "Look up one of them with `espalier explain --request-id ID`, and read the engine's log.",
+  }),
+  rule({
+    name: "reads_elsewhere",
+    finds: ({ isLive, moved, nowMs }) => (isLive && moved && nowMs - moved.atMs <= movedMs ? [moved] : []),
+    level: "warn",
+    says: ([moved], { nowMs }) =>
+      `${moved!.from} is gone: reading from ${moved!.to} since ${formatTime(moved!.atMs)} (${formatAge(nowMs - moved!.atMs)}).`,
+    next: ([moved]) => `Restart ${moved!.from}. The other routers serve its clients.`,
+  }),
+  rule({
+    name: "engines_down",
+    finds: ({ isLive, engines }) => (isLive && engines.some(isUp) ? engines.filter(isDown) : []),
+    level: (found, { engines }) => (2 * found.length >= engines.length ? "alarm" : "warn"),
+    says: (found, { engines }) => `${whichEngines(found, engines, "down")}: ${reasonsOf(found)}.`,
+    next: (found) => nextForEngines(found),
+  }),
+  rule({
+    name: "circuit_open",
+    finds: ({ isLive, engines }) =>
+      isLive && engines.some(isUp) ? engines.filter(({ health }) => health === "open") : [],
+    level: "warn",
+    says: (found, { engines }) => `${whichEngines(found, engines, "failing requests")}: ${reasonsOf(found)}.`,
+    next: () => "Read its log. It gets one request at a time until it answers again.",
+  }),
+  rule({
+    name: "refused_requests",
+    finds: ({ isLive, recent }) => when(isLive && recent.refused > 0),
+    level: "warn",
+    says: (_, { recent }) =>
+      `${formatCount(recent.refused)} of ${count(recent.requests, "request")} refused with 429 or 503 in the last minute.`,
+    next: (_, { rejecting }) =>
+      rejecting.length > 0
+        ? `The queue of ${few(rejecting, "classes")} rejects requests: add engines, or send less.`
+        : "No queue rejected them: look at `limits`, API keys and the engines' own answers in the router's log.",
+  }),
+  rule({
+    name: "lost_routers",
+    finds: ({ isLive, moved, nowMs, routers }) =>
+      isLive
+        ? routers.filter(
+            ({ state, router }) =>
+              (state === "gone" || state === "silent") && !(moved?.from === router && nowMs - moved.atMs <= movedMs),
+          )
+        : [],
+    level: "warn",
+    says: (found) =>
+      found.length === 1 && found[0]!.lost
+        ? `${found[0]!.router} is gone since ${formatTime(found[0]!.lost.sinceMs)}.`
+        : `${few(
+            found.map(({ router }) => router),
+            "routers",
+          )} ${found.length === 1 ? "is" : "are"} gone.`,
+    next: (found) =>
+      `Restart ${found.length === 1 ? "it" : "them"}, or check the network to the mesh port. Sessions and feeds have moved to the other routers.`,
+  }),
+  rule({
+    name: "not_ready",
+    finds: ({ isLive, engines, routers }) =>
+      isLive && engines.some(isUp)
+        ? routers.filter(({ reasons, state }) => reasons.length > 0 && state !== "draining")
+        : [],
+    level: "warn",
+    says: (found) =>
+      `${few(
+        found.map(({ router }) => router),
+        "routers",
+      )} ${found.length === 1 ? "is" : "are"} not ready: ${found[0]!.reasons.join("; ")}.`,
+    next: () => "Load balancers leave it out until `/readyz` answers 200.",
+  }),
+  rule({
+    name: "refused_routers",
+    finds: ({ isLive, refused, routerNowMs }) =>
+      isLive ? refused.filter(({ lastMs }) => routerNowMs - lastMs < refusedMs) : [],
+    level: "warn",
+    says: (found) =>
+      `A router at ${few([...new Set(found.map(({ address }) => address))], "addresses")} is refused: ${refusalText(found[0]!.reason)}.`,
+    next: ([first]) => refusals[first!.reason]?.next ?? first!.detail,
+  }),
+  rule({
+    name: "differing_routers",
+    finds: ({ isLive, routers }) =>
+      isLive ? routers.filter(({ differs, lost, state }) => differs.length > 0 && !lost && state !== "gone") : [],
+    level: "warn",
+    says: (found) =>
+      `${few(
+        found.map(({ router }) => router),
+        "routers",
+      )} ${found.length === 1 ? "differs" : "differ"} in ${few([...new Set(found.flatMap(({ differs }) => differs))], "settings")}.`,
+    next: (found) =>
+      found.every(({ differs }) => differs.join() === "version")
+        ? "Finish the upgrade."
+        : "Give all routers the same configuration file, and reload them with `espalier reload`.",
+  }),
+  rule({
+    name: "reload_failed",
+    finds: ({ isLive, status }) => (isLive && status.reload?.error ? [status.reload] : []),
+    level: "warn",
+    says: ([reload]) =>
+      `The reload at ${formatTime(reload!.atMs)} failed; the old configuration stays: ${reload!.error}`,
+    next: () => "Find the mistake with `espalier check-config --config FILE`.",
+  }),
+  rule({
+    name: "restart_needed",
+    finds: ({ isLive, status }) => (isLive ? (status.reload?.needsRestart ?? []) : []),
+    level: "note",
+    says: (found) => `${few(found, "settings")} ${found.length === 1 ? "waits" : "wait"} for a restart.`,
+    next: () => "Restart the routers, one after the other.",
+  }),
+  rule({
+    name: "draining_routers",
+    finds: ({ isLive, routers }) => (isLive ? routers.filter(({ state }) => state === "draining") : []),
+    level: "note",
+    says: (found) =>
+      `${few(
+        found.map(({ router }) => router),
+        "routers",
+      )} ${found.length === 1 ? "is" : "are"} draining.`,
+    next: () => "Nothing, if you stopped it: it ends after its last answer.",
+  }),
+  rule({
+    name: "starting_engines",
+    finds: ({ isLive, engines }) =>
+      isLive && engines.some(isUp)
+        ? engines.filter(({ health, note }) => health === "starting" && note !== notProbed)
+        : [],
+    level: "note",
+    says: (found, { engines }) => `${whichEngines(found, engines, "not up yet")}: ${reasonsOf(found)}.`,
+    next: () => "Wait while it loads its model. If it never comes up, check its address and its log.",
+  }),
+  rule({
+    name: "idle_engines",
+    finds: ({ isLive, engines }) =>
+      isLive && engines.some(isUp) ? engines.filter(({ health }) => health === "draining" || health === "asleep") : [],
+    level: "note",
+    says: (found) =>
+      `${few(
+        found.map(({ key }) => key),
+        "engines",
+      )} ${found.length === 1 ? "takes" : "take"} no requests: ${countStates(found)}.`,
+    next: (found) => nextForEngines(found),
+  }),
+  rule({
+    name: "waiting_requests",
+    finds: ({ isLive, waiting, engines }) => when(isLive && waiting >= 1 && engines.some(isUp)),
+    level: "note",
+    says: (_, { waiting }) =>
+      `${count(Math.round(waiting), "request")} ${Math.round(waiting) === 1 ? "waits" : "wait"} for an engine.`,
+    next: () => "The engines are full: the queue takes what they cannot. Add engines if it stays.",
+  }),
+];
+
+/** What is wrong, the worst first; with nothing wrong, one quiet finding. */
+export function findingsOf(facts: FleetFacts): readonly Finding[] {
+  const order: readonly Level[] = ["alarm", "warn", "note"];
+  const found = rules.flatMap((find) => find(facts));
+  if (found.length === 0) return [quiet(facts)];
+  return found.sort((one, other) => order.indexOf(one.level) - order.indexOf(other.level));
+}
+
+function quiet({ isLive, engines, routers, recent }: FleetFacts): Finding {
+  const rest = { rule: "quiet", level: "quiet", next: "" } as const;
+  if (!isLive) return { ...rest, sentence: "Connecting …" };
+  const requests =
+    recent.requests === 0 ? "No request in the last minute" : "Every request of the last minute was answered";
+  const fleet = `${count(engines.length, "engine")} and ${count(routers.length, "router")} up`;
+  return { ...rest, sentence: `${requests}; ${fleet}.` };
+}
+
+function modelsWithoutEngine(engines: readonly EngineRow[]): readonly string[] {
+  const models = new Set(engines.flatMap((engine) => engine.models));
+  for (const engine of engines) if (isUp(engine)) for (const model of engine.models) models.delete(model);
+  return [...models];
+}
+
+/** What to do about engines, by the state that most of them are in. */
+function nextForEngines(engines: readonly EngineRow[]): string {
+  const [[state] = ["down"]] = tally(engines);
+  if (state === "draining") return "Take them back with `espalier workers undrain ID` when the work on them is done.";
+  if (state === "asleep") return "Wake them up (vLLM: `POST /wake_up`), or remove them.";
+  if (state === "starting") return "Wait for the first health check; it says why if it fails.";
+  if (state === "unreachable") return "Check the address, and that the engine runs and listens there.";
+  if (state === "open") return "Read the engine's log. It gets one request at a time until it answers again.";
+  return "Restart the engine, and read its log. Its requests go to the others.";
+}
+
+/** `2 down, 1 draining` */
+function countStates(engines: readonly EngineRow[]): string {
+  return tally(engines)
+    .map(([state, rows]) => `${rows} ${state === "open" ? "with an open circuit" : state}`)
+    .join(", ");
+}
+
+function tally(engines: readonly EngineRow[]): [EngineRow["health"], number][] {
+  const counts = new Map<EngineRow["health"], number>();
+  for (const { health } of engines) counts.set(health, (counts.get(health) ?? 0) + 1);
+  return [...counts].sort(([, one], [, other]) => other - one);
+}
+
+function whichEngines(found: readonly EngineRow[], all: readonly EngineRow[], what: string): string {
+  if (found.length === 1) return `${found[0]!.key} is ${what}`;
+  return `${found.length} of ${all.length} engines are ${what}`;
+}
+
+/** The reason that most of them have. */
+function reasonsOf(engines: readonly EngineRow[]): string {
+  const counts = new Map<string, number>();
+  for (const { note } of engines) counts.set(note, (counts.get(note) ?? 0) + 1);
+  const [[note, share] = ["", 0]] = [...counts].sort(([, one], [, other]) => other - one);
+  return share === engines.length ? note : `${note} (${share} of them)`;
+}
+
+/** `3 of 332 requests failed and 2 were cut off` */
+function failures({ failed, cut, requests }: Recent): string {
+  const [first, second] = [
+    ...(failed > 0 ? [[failed, "failed"] as const] : []),
+    ...(cut > 0 ? [[cut, `${cut === 1 ? "was" : "were"} cut off`] as const] : []),
+  ];
+  const [number = 0, verb = ""] = first ?? [];
+  const also = second ? ` and ${formatCount(second[0])} ${second[1]}` : "";
+  return `${formatCount(number)} of ${count(requests, "request")} ${verb}${also}`;
+}
+
+function count(value: number, noun: string): string {
+  return `${formatCount(value)} ${noun}${value === 1 ? "" : "s"}`;
+}
+
+/** At most two names, else how many there are. */
+function few(names: readonly string[], nouns: string): string {
+  return names.length > 2 ? `${names.length} ${nouns}` : names.join(" and ");
+}

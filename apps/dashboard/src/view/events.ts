@@ -1,0 +1,46 @@
+import { type EventLine, eventLines, type FleetEvent } from "../model/events.ts";
+import { formatTime } from "../model/format.ts";
+import { element, keyedList, type Part, panel, setText } from "./dom.ts";
+
+interface EventsState {
+  /** Of each router, those of the source first. */
+  readonly events: readonly (readonly FleetEvent[])[];
+  readonly grafana: string | null;
+}
+
+const shownLines = 100;
+
+/** What happened to engines and routers, whether anybody looked or not. */
+export function createEvents(): Part<EventsState> {
+  const list = element("ol", { class: "events" });
+  const box = { class: "scroll", tabindex: "0", role: "log", "aria-live": "off", "aria-label": "Events" };
+  const { node, aside } = panel("Events", "events-panel", element("div", box, list));
+  const note = element("span");
+  const link = element("a", { hidden: true, rel: "noreferrer", target: "_blank" }, "More in Grafana");
+  aside.append(note, link);
+  const show = keyedList<EventLine>(list, ({ key }) => key, createLine);
+  let latest: EventsState["events"] = [];
+  return {
+    node,
+    update({ events, grafana }) {
+      link.hidden = grafana === null;
+      if (grafana !== null) link.href = grafana;
+      if (events.length === latest.length && events.every((each, at) => each === latest[at])) return;
+      latest = events;
+      const lines = eventLines(events);
+      setText(note, lines.length === 0 ? "none in 15 minutes" : "15 minutes");
+      show(lines.slice(0, shownLines));
+    },
+  };
+}
+
+function createLine({ atMs, level, text, more }: EventLine): Part<EventLine> {
+  const node = element(
+    "li",
+    { "data-level": level, title: more },
+    element("time", {}, formatTime(atMs)),
+    element("span", { class: "light", "aria-hidden": "true" }),
+    element("span", {}, text),
+  );
+  return { node, update() {} };
+}

@@ -1,0 +1,231 @@
+import { expect, test } from "vitest";
+import { type FleetFacts, findingsOf, refusalText } from "../src/model/findings.ts";
+import { type RefusedLink, readOverview } from "../src/model/overview.ts";
+import { type EngineRow, engineRows, type RouterRow, routerRows } from "../src/model/rows.ts";
+import { sections } from "./fixtures.ts";
+
+const { status } = readOverview(sections());
+const [like] = engineRows(readOverview(sections()));
+const engine = (key: string, changes: Partial<EngineRow> = {}): EngineRow => ({ ...like!, key, ...changes });
+const [own] = routerRows(readOverview(sections()).links, [], "router-1");
+const router = (name: string, changes: Partial<RouterRow> = {}): RouterRow => ({
+  ...{ ...own!, router: name, state: "live" },
+  ...changes,
+});
+const quiet: FleetFacts = {
+  ...{ isLive: true, hasBeenLive: true, moved: undefined, status, refused: [], waiting: 0, rejecting: [] },
+  engines: [engine("gpu-1"), engine("gpu-2"), engine("gpu-3"), engine("gpu-4")],
+  routers: [router("router-1"), router("router-2")],
+  recent: { requests: 340, refused: 0, failed: 0, cut: 0 },
+  ...{ nowMs: 1_000_000, routerNowMs: 1_000_000 },
+};
+/** What a rule says when this is so. */
+const said = (name: string, changes: Partial<FleetFacts>): readonly string[] => {
+  const found = findingsOf({ ...quiet, ...changes }).find(({ rule }) => rule === name);
+  return found ? [found.level, found.sentence, found.next] : [];
+};
+const down = { health: "down", note: "3 failed probes, last: unreachable" } as const;
+const engines = (...rows: readonly EngineRow[]): Partial<FleetFacts> => ({ engines: rows });
+const refusal = (changes: Partial<RefusedLink>): RefusedLink => ({
+  ...{ address: "10.0.0.9", isByUs: true, reason: "secret", detail: "?", count: 1, lastMs: 999_000 },
+  ...changes,
+});
+
+test("nothing is wrong: one quiet line", () => {
+  const alone = (changes: Partial<FleetFacts>) => {
+    const found = findingsOf({ ...quiet, ...changes });
+    expect(found).toMatchObject([{ rule: "quiet", level: "quiet", next: "" }]);
+    return found[0]?.sentence;
+  };
+  expect(alone({})).toBe("Every request of the last minute was answered; 4 engines and 2 routers up.");
+  expect(alone({ ...engines(engine("a")), routers: [router("r")], recent: { ...quiet.recent, requests: 0 } })).toBe(
+    "No request in the last minute; 1 engine and 1 router up.",
+  );
+  expect(alone({ isLive: false, hasBeenLive: false, engines: [] })).toBe("Connecting …");
+});
+
+test("no_router: nobody answers any more, and nothing else is said of what was", () => {
+  const gone = { isLive: false, ...engines(engine("a", down)), routers: [router("r", { state: "gone" })] };
+  expect(findingsOf({ ...quiet, ...gone })).toMatchObject([{ rule: "no_router", level: "alarm" }]);
+  expect(said("no_router", gone)[1]).toMatch(/^No router answers\. This is the last known state/);
+});
+
+test("no_engine", () => {
+  expect(said("no_engine", engines())).toEqual([
+    "alarm",
+    "No engine is known: requests are refused with 503.",
+    expect.stringContaining("`espalier workers add URL`"),
+  ]);
+});
+
+test.each([
+  [[down, down], "2 down", /^Restart the engine/],
+  [[{ health: "unreachable" }, { health: "unreachable" }, down], "2 unreachable, 1 down", /^Check the address/],
+  [[{ health: "draining" }], "1 draining", /undrain ID`/],
+  [[{ health: "asleep" }], "1 asleep", /^Wake them up/],
+  [[{ health: "starting" }], "1 starting", /^Wait for the first health check/],
+  [[{ health: "open" }], "1 with an open circuit", /^Read the engine's log/],
+] as const)("no_usable_engine: %j", (changes, states, next) => {
+  const found = said("no_usable_engine", engines(...changes.map((each, at) => engine(`gpu-${at}`, each))));
+  expect(found).toEqual(["alarm", `No engine takes requests: ${states}.`, expect.stringMatching(next)]);
+});
+
+test("model_without_engine: a model that only engines which are down serve", () => {
+  const rows = [engine("a", { models: ["big", "small"] }), engine("b", { ...down, models: ["small", "other"] })];
+  expect(said("model_without_engine", engines(...rows))).toEqual([
+    "alarm",
+    "No engine that is up serves other.",
+    expect.stringMatching(/^Restart the engine/),
+  ]);
+  expect(said("model_without_engine", engines(engine("a"), engine("b", down)))).toEqual([]);
+});
+
+test.each([
+  [{ failed: 12 }, "alarm", "12 of 340 requests failed in the last minute."],
+  [{ failed: 3, cut: 1 }, "alarm", "3 of 340 requests failed and 1 was cut off in the last minute."],
+  [{ cut: 2 }, "warn", "2 of 340 requests were cut off in the last minute."],
+] as const)("failed_requests: %j", (recent, level, sentence) => {
+  const changes = { recent: { ...quiet.recent, ...recent } };
+  expect(said("failed_requests", changes)).toEqual([level, sentence, expect.stringMatching(/^Look up one of them/)]);
+  const broken = { ...changes, ...engines(engine("a"), engine("gpu-9", { health: "open" })) };
+  expect(said("failed_requests", broken)[2]).toBe("Start with gpu-9.");
+});
+
+test("reads_elsewhere: for a minute after the page has moved, and then the router is lost", () => {
+  const moved = { from: "router-1", to: "router-2", atMs: 992_000 };
+  const routers = [router("router-1", { state: "gone" }), router("router-2")];
+  expect(said("reads_elsewhere", { moved, routers })).toEqual([
+    "warn",
+    expect.stringMatching(/^router-1 is gone: reading from router-2 since \d\d:\d\d:\d\d \(8 s ago\)\.$/),
+    "Restart router-1. The other routers serve its clients.",
+  ]);
+  expect(said("lost_routers", { moved, routers })).toEqual([]);
+  const later = { moved, routers, nowMs: 1_060_000 };
+  expect(said("reads_elsewhere", later)).toEqual([]);
+  expect(said("lost_routers", later)[1]).toBe("router-1 is gone.");
+});
+
+test("engines_down: which one and why, or how many and why most of them", () => {
+  const [one, other] = [engine("gpu-7", down), engine("gpu-8", { health: "unreachable", note: "refused" })];
+  expect(said("engines_down", { engines: [...quiet.engines, one] })).toEqual([
+    "warn",
+    "gpu-7 is down: 3 failed probes, last: unreachable.",
+    "Restart the engine, and read its log. Its requests go to the others.",
+  ]);
+  const half = [engine("gpu-1"), engine("gpu-2"), one, { ...one, key: "gpu-9" }, other];
+  expect(said("engines_down", { engines: half }).slice(0, 2)).toEqual([
+    "alarm",
+    "3 of 5 engines are down: 3 failed probes, last: unreachable (2 of them).",
+  ]);
+});
+
+test("circuit_open", () => {
+  const open = engine("gpu-7", { health: "open", note: "5 of 10 requests failed" });
+  expect(said("circuit_open", { engines: [...quiet.engines, open] }).slice(0, 2)).toEqual([
+    "warn",
+    "gpu-7 is failing requests: 5 of 10 requests failed.",
+  ]);
+});
+
+test("refused_requests: another thing than failed ones, and by whom", () => {
+  const recent = { ...quiet.recent, refused: 48 };
+  expect(said("failed_requests", { recent })).toEqual([]);
+  expect(said("refused_requests", { recent })).toEqual([
+    "warn",
+    "48 of 340 requests refused with 429 or 503 in the last minute.",
+    expect.stringMatching(/^No queue rejected them/),
+  ]);
+  expect(said("refused_requests", { recent, rejecting: ["batch"] })[2]).toBe(
+    "The queue of batch rejects requests: add engines, or send less.",
+  );
+});
+
+test("lost_routers: since when, and those that are silent", () => {
+  const lost = { router: "router-3", address: null, sinceMs: 5_000 };
+  expect(said("lost_routers", { routers: [router("router-3", { state: "gone", lost })] })[1]).toMatch(
+    /^router-3 is gone since \d\d:\d\d:\d\d\.$/,
+  );
+  const routers = ["router-3", "router-4"].map((name) => router(name, { state: "silent" }));
+  expect(said("lost_routers", { routers }).slice(1)).toEqual([
+    "router-3 and router-4 are gone.",
+    expect.stringMatching(/^Restart them, or check the network/),
+  ]);
+});
+
+test("not_ready: why, unless engines are the reason", () => {
+  const routers = [router("router-1"), router("router-2", { reasons: ["the router warms up"] })];
+  expect(said("not_ready", { routers }).slice(0, 2)).toEqual(["warn", "router-2 is not ready: the router warms up."]);
+  expect(said("not_ready", { routers, ...engines(engine("a", down)) })).toEqual([]);
+});
+
+test("refused_routers: as long as they try, with what to do about each reason", () => {
+  expect(said("refused_routers", { refused: [refusal({})] })).toEqual([
+    "warn",
+    "A router at 10.0.0.9 is refused: it has another mesh secret.",
+    "Give all routers the same `mesh.secret`.",
+  ]);
+  expect(
+    said("refused_routers", { refused: [refusal({ reason: "new-reason", detail: "Do this." })] }).slice(1),
+  ).toEqual(["A router at 10.0.0.9 is refused: new reason.", "Do this."]);
+  expect(said("refused_routers", { refused: [refusal({})], routerNowMs: 1_200_000 })).toEqual([]);
+  expect(refusalText("too-many-peers")).toBe("the mesh is full");
+});
+
+test.each([
+  [["version"], "router-2 differs in version.", "Finish the upgrade."],
+  [["version", "policy"], "router-2 differs in version and policy.", /^Give all routers the same configuration file/],
+] as const)("differing_routers: %j", (differs, sentence, next) => {
+  expect(said("differing_routers", { routers: [router("router-1"), router("router-2", { differs })] })).toEqual([
+    "warn",
+    sentence,
+    expect.stringMatching(next),
+  ]);
+});
+
+test("reload_failed and restart_needed", () => {
+  const reload = { atMs: 5_000, error: "Duplicate key", needsRestart: [] };
+  const failed = said("reload_failed", { status: { ...status, reload } });
+  expect(failed[1]).toMatch(/^The reload at .* failed; the old configuration stays: Duplicate key$/);
+  expect(failed[2]).toContain("espalier check-config");
+  const waiting = { ...status, reload: { ...reload, error: null, needsRestart: ["mesh.port"] } };
+  expect(said("reload_failed", { status: waiting })).toEqual([]);
+  expect(said("restart_needed", { status: waiting }).slice(0, 2)).toEqual(["note", "mesh.port waits for a restart."]);
+});
+
+test("draining_routers and idle_engines", () => {
+  const routers = [router("router-1"), router("router-2", { state: "draining" })];
+  expect(said("draining_routers", { routers }).slice(0, 2)).toEqual(["note", "router-2 is draining."]);
+  const idle = [...quiet.engines, engine("gpu-7", { health: "draining" }), engine("gpu-8", { health: "asleep" })];
+  expect(said("idle_engines", { engines: idle }).slice(0, 2)).toEqual([
+    "note",
+    "gpu-7 and gpu-8 take no requests: 1 draining, 1 asleep.",
+  ]);
+});
+
+test("starting_engines: those whose health checks fail", () => {
+  const starting = (note: string) => ({
+    engines: [...quiet.engines, engine("gpu-7", { health: "starting", note })],
+  });
+  expect(said("starting_engines", starting("12 failed probes")).slice(0, 2)).toEqual([
+    "note",
+    "gpu-7 is not up yet: 12 failed probes.",
+  ]);
+  expect(said("starting_engines", starting("not probed yet"))).toEqual([]);
+});
+
+test("waiting_requests", () => {
+  expect(said("waiting_requests", { waiting: 0.4 })).toEqual([]);
+  expect(said("waiting_requests", { waiting: 38.2 }).slice(0, 2)).toEqual(["note", "38 requests wait for an engine."]);
+});
+
+test("the worst comes first, whatever the order of the rules", () => {
+  const all = findingsOf({
+    ...quiet,
+    engines: [engine("a"), engine("b", down), engine("c", { health: "draining" }), engine("d"), engine("e")],
+    recent: { ...quiet.recent, failed: 100 },
+    routers: [router("router-1"), router("router-2", { state: "draining" })],
+  });
+  expect(all.map(({ rule, level }) => `${level} ${rule}`)).toEqual([
+    ...["alarm failed_requests", "warn engines_down", "note draining_routers", "note idle_engines"],
+  ]);
+});

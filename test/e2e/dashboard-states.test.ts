@@ -1,0 +1,57 @@
+import { mkdirSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { allFindings, chromiumPath, openPage } from "./browser.ts";
+import { createStateRig, dashboardStates } from "./dashboard-states.ts";
+
+/** Where pictures of the states are written; nowhere unless asked for. */
+const pictures = process.env.DASHBOARD_PICTURES;
+const folder = pictures && fileURLToPath(new URL(`../../${pictures}/states/`, import.meta.url));
+
+/** A desk, a large screen, and a telephone. */
+const screens = {
+  wide: { width: 1440, height: 1000 },
+  huge: { width: 2560, height: 1300 },
+  narrow: { width: 390, height: 844 },
+};
+const themes = ["light", "dark"] as const;
+
+describe.skipIf(chromiumPath === undefined)("pictures of the states that somebody may be woken by", () => {
+  test.each(dashboardStates.map((state) => [state.name, state] as const))(
+    "%s",
+    { timeout: 400_000 },
+    async (name, state) => {
+      const rig = createStateRig();
+      const router = await state.begin(rig);
+      const { page } = await openPage({ viewport: screens.wide });
+      await page.goto(`${router.adminUrl}/dashboard/`);
+      await page.locator('[data-live="yes"]').waitFor();
+      await state.after?.(rig);
+      const top = page.locator(`#findings[data-rule="${state.rule}"]`);
+      await top.waitFor({ timeout: 60_000 });
+      await expect
+        .poll(() => top.locator(".finding strong").textContent(), { timeout: 20_000 })
+        .toMatch(state.sentence);
+      expect((await top.locator(".finding > span:not(.light)").allTextContents()).join("")).toMatch(state.next);
+      for (const colorScheme of themes) {
+        await page.emulateMedia({ colorScheme });
+        expect(await allFindings(page), colorScheme).toEqual([]);
+      }
+      await page.setViewportSize(screens.narrow);
+      expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(screens.narrow.width);
+      expect(await allFindings(page), "narrow").toEqual([]);
+      if (folder === undefined) return;
+      mkdirSync(folder, { recursive: true });
+      for (const [size, viewport] of Object.entries(screens)) {
+        for (const colorScheme of themes) {
+          await page.setViewportSize(viewport);
+          await page.emulateMedia({ colorScheme });
+          await page.waitForFunction(
+            "document.querySelector('.plot canvas')?.clientWidth === document.querySelector('.plot').clientWidth",
+          );
+          await page.screenshot({ path: `${folder}${name}-${size}-${colorScheme}.png`, fullPage: true });
+        }
+      }
+    },
+  );
+});

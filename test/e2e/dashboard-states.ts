@@ -1,0 +1,188 @@
+import { dashboardFiles } from "@espalier/dashboard";
+import { waitFor } from "@espalier/testing";
+import { onTestFinished } from "vitest";
+import { chat, type Json, post } from "../integration/client.ts";
+import { joinRouter, meshOf, untilLinked } from "../integration/mesh-rig.ts";
+import { createRig, type RunningRouter } from "../integration/rig.ts";
+import { start } from "./program.ts";
+
+/** A fleet in a state that somebody may be woken by. */
+export interface DashboardState {
+  readonly name: string;
+  /** The rule whose finding is on top, what that says, and what it says to do. */
+  readonly rule: string;
+  readonly sentence: RegExp;
+  readonly next: RegExp;
+  /** @returns the router whose page is opened */
+  readonly begin: (rig: StateRig) => Promise<RunningRouter>;
+  /** What happens once the page is live. */
+  readonly after?: (rig: StateRig) => Promise<unknown>;
+}
+
+interface StateRig {
+  readonly routers: RunningRouter[];
+  readonly sims: Awaited<ReturnType<ReturnType<typeof createRig>["sims"]>>[number][];
+  engines(count: number): Promise<void>;
+  /** Joins the mesh of the first one. */
+  router(name: string, config?: Json, mesh?: Json): Promise<RunningRouter>;
+  /** Users who go on with their conversations until the test is over. */
+  traffic(everyMs: number): void;
+}
+
+const secret = "a secret that only the routers of these tests know";
+
+/** Everything that is started ends with the test. */
+export function createStateRig(): StateRig {
+  const rig = createRig();
+  onTestFinished(() => rig.close().catch(() => {}));
+  const page = { files: async () => dashboardFiles() };
+  const routers: RunningRouter[] = [];
+  const sims: StateRig["sims"] = [];
+  return {
+    ...{ routers, sims },
+    async engines(count) {
+      sims.push(...(await rig.sims(count, { models: ["llama-8b"], speed: 4 })));
+    },
+    async router(name, config = {}, mesh = {}) {
+      const options = { page, tokenizes: false, usable: 0, config, mesh: { "router-id": name, secret, ...mesh } };
+      const router = await joinRouter(rig, routers[0], sims, options);
+      routers.push(router);
+      return router;
+    },
+    traffic(everyMs) {
+      let turn = 0;
+      const instructions = (kind: number): string =>
+        `Rule of ${kind}: tie every branch to its wire. `.repeat(40 + 30 * kind);
+      const timer = setInterval(() => {
+        const user = turn++ % 12;
+        const question = `Question ${Math.floor(turn / 36)} of ${user}: which wire? `.repeat(8);
+        const content = `${instructions(user % 3)} ${question}`;
+        const body = chat({ model: "llama-8b", stream: true, max_tokens: 40, messages: [{ role: "user", content }] });
+        const headers = {
+          "x-session-id": String(user),
+          "x-espalier-priority": user % 2 === 0 ? "interactive" : "batch",
+        };
+        void post(`${routers[turn % routers.length]?.url}/v1/chat/completions`, body, headers).catch(() => {});
+      }, everyMs);
+      onTestFinished(() => clearInterval(timer));
+    },
+  };
+}
+
+async function fleet(rig: StateRig, engines: number, routers: number): Promise<RunningRouter> {
+  await rig.engines(engines);
+  for (let at = 1; at <= routers; at++) await rig.router(`router-${at}`);
+  if (routers > 1) await untilLinked(rig.routers);
+  rig.traffic(120);
+  return rig.routers[0]!;
+}
+
+export const dashboardStates: readonly DashboardState[] = [
+  {
+    name: "quiet",
+    rule: "quiet",
+    sentence: /^Every request of the last minute was answered; 4 engines and 2 routers up\.$/,
+    next: /^$/,
+    begin: (rig) => fleet(rig, 4, 2),
+  },
+  {
+    name: "no-engine",
+    rule: "no_engine",
+    sentence: /^No engine is known: requests are refused with 503\.$/,
+    next: /^Add one with espalier workers add URL/,
+    begin: (rig) => rig.router("router-1"),
+  },
+  {
+    name: "engine-down",
+    rule: "engines_down",
+    sentence: /^127\.0\.0\.1:\d+ is down: .+\.$/,
+    next: /^Restart the engine/,
+    begin: (rig) => fleet(rig, 4, 2),
+    after: ({ sims }) => sims[1]!.stop(),
+  },
+  {
+    name: "no-usable-engine",
+    rule: "no_usable_engine",
+    sentence: /^No engine takes requests: 2 down\.$/,
+    next: /^Restart the engine/,
+    begin: (rig) => fleet(rig, 2, 1),
+    after: ({ sims }) => Promise.all(sims.map((sim) => sim.stop())),
+  },
+  {
+    name: "cut-answers",
+    rule: "failed_requests",
+    sentence: /^\d+ of \d+ requests .*cut off in the last minute\.$/,
+    next: /^(Start with 127|Look up one of them)/,
+    begin: (rig) => fleet(rig, 3, 1),
+    after: ({ sims }) => sims[0]!.fault({ kind: "cut-mid-stream", afterTokens: 4 }),
+  },
+  {
+    name: "refused-requests",
+    rule: "refused_requests",
+    sentence: /^\d+ of \d+ requests refused with 429 or 503 in the last minute\.$/,
+    next: /^No queue rejected them: look at limits/,
+    async begin(rig) {
+      await rig.engines(2);
+      const router = await rig.router("router-1", { limits: { "max-concurrent-requests": 2 } });
+      rig.traffic(60);
+      return router;
+    },
+  },
+  {
+    name: "lost-router",
+    rule: "lost_routers",
+    sentence: /^router-3 is gone/,
+    next: /^Restart it, or check the network/,
+    async begin(rig) {
+      const first = await fleet(rig, 4, 2);
+      const flags = ["--listen-port", "0", "--admin-port", "0", "--mesh-port", "0", "--mesh-router-id", "router-3"];
+      const seed = ["--mesh-seed", (first.router.meshAddress ?? "").replace(/^\w+:\/\//, "")];
+      const engines = rig.sims.flatMap(({ url }) => ["--engine", url]);
+      const program = start(["serve", ...flags, ...seed, "--policy", "cache_aware", ...engines], {
+        env: { ESPALIER_MESH_SECRET: secret },
+      });
+      await program.until(/metrics and admin at (\S+)/);
+      const isAlive = async () =>
+        (await meshOf(first)).members.some(({ router, isLinked }) => router === "router-3" && isLinked);
+      await waitFor(isAlive, { what: "the third router", deadlineMs: 20_000 });
+      killed.set(rig, program);
+      return first;
+    },
+    after: async (rig) => killed.get(rig)?.kill("SIGKILL"),
+  },
+  {
+    name: "unequal-routers",
+    rule: "refused_routers",
+    sentence: /^A router at 127\.0\.0\.1.* is refused: it has another mesh secret\.$/,
+    next: /^Give all routers the same mesh\.secret\.$/,
+    async begin(rig) {
+      const first = await fleet(rig, 4, 1);
+      await rig.router("router-2", { retry: { "budget-ratio": 0.3 } });
+      await rig.router("router-9", {}, { secret: "another secret than that of the routers" });
+      rig.routers.pop();
+      return first;
+    },
+  },
+  {
+    name: "draining",
+    rule: "draining_routers",
+    sentence: /^router-2 is draining\.$/,
+    next: /^Nothing, if you stopped it/,
+    begin: (rig) => fleet(rig, 4, 2),
+    async after({ routers, sims }) {
+      await routers[0]!.admin("PATCH", `/admin/workers/${encodeURIComponent(sims[2]!.id)}`, { draining: true });
+      void routers[1]!.router.drain.run({ delayMs: 600_000, graceMs: 0 });
+      routers.splice(1);
+    },
+  },
+  {
+    name: "no-router",
+    rule: "no_router",
+    sentence: /^No router answers\. This is the last known state/,
+    next: /^Check that the routers run/,
+    begin: (rig) => fleet(rig, 4, 1),
+    after: ({ routers }) => routers[0]!.router.stop(),
+  },
+];
+
+const killed = new WeakMap<StateRig, { kill(signal: "SIGKILL"): void }>();

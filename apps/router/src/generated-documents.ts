@@ -1,6 +1,6 @@
 import { renderErrorDocs } from "@espalier/core";
 import { enginePresets } from "@espalier/engine-model";
-import { policyCatalogue, writtenDefault } from "@espalier/policies";
+import { policyCatalogue } from "@espalier/policies";
 import {
   adminApi,
   configJsonSchema,
@@ -49,7 +49,7 @@ const firstPage = [
   "| you | policy |",
   "|---|---|",
   "| have no reason to change it | `predicted_latency`: of all policies it loses least in its [worst case](BENCHMARKS.md) |",
-  "| care most about first tokens, whole answers, or tokens per second | its `objective` ([scheduling](SCHEDULING.md)) |",
+  "| promise tokens faster than every 50 ms, or no pace at all | `predicted_latency` with `slo.tpot` ([scheduling](SCHEDULING.md)) |",
   "| keep state beside the KV cache that ties a conversation to an engine | `sticky` |",
   "| may not read prompts | `consistent_hashing` with a session key, `least_connections` without one |",
   "| serve prompts that share nothing, on equal engines | `least_connections`: as good, and cheaper for the router |",
@@ -77,7 +77,7 @@ function renderPolicyDocs(): string {
           "| option | default | range | meaning |",
           "|---|---|---|---|",
           ...options.map(
-            (option) => `| \`${option.name}\` | ${writtenDefault(option)} | ${option.range} | ${option.meaning} |`,
+            (option) => `| \`${option.name}\` | ${option.default} | ${option.range} | ${option.meaning} |`,
           ),
           "",
         ]),

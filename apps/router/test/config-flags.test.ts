@@ -1,3 +1,4 @@
+// cspell:ignore unstub
 import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { type CompiledConfig, flagCatalogue } from "@espalier/server";
@@ -94,6 +95,13 @@ test("a file that cannot be read is an error of its own", () => {
 
 test("a flag that does not exist is refused with the nearest one", () => {
   expect(() => read("--listen-prot", "1")).toThrow(/unknown option '--listen-prot'[\s\S]*--listen-port/);
+});
+
+test("a flag that was replaced is answered with the one that replaced it", () => {
+  const said: string[] = [];
+  const outer = new Command("serve").exitOverride().configureOutput({ writeErr: (text) => said.push(text) });
+  expect(() => addConfigFlags(outer).parse(["--policy-objective", "e2e"], { from: "user" })).toThrow();
+  expect(said).toEqual(["error: --policy-objective is replaced by --slo-tpot\n"]);
 });
 
 test("secrets stand in files of their own, of 64 KiB at most", () => {

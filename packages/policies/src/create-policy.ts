@@ -1,6 +1,6 @@
 import { EspalierError } from "@espalier/core";
 import { type CustomPolicies, createCustomPolicy, type PolicyFailed } from "./custom-policy.ts";
-import type { PolicyDefinition, PolicyEntry } from "./definition.ts";
+import type { CheckedOption, PolicyDefinition, PolicyEntry } from "./definition.ts";
 import { affinityFilter } from "./policies/affinity-filter.ts";
 import { leastConnections, leastTokens, powerOfTwo, random, roundRobin } from "./policies/basic-policies.ts";
 import { cacheAware } from "./policies/cache-aware.ts";
@@ -97,8 +97,7 @@ export function readOptions(
 }
 
 /** @returns undefined for an invalid value */
-function numberOf({ words, accepts }: PolicyDefinition["options"][number], value: unknown): number | undefined {
-  if (words) return typeof value === "string" && Object.hasOwn(words, value) ? words[value] : undefined;
+function numberOf({ accepts }: CheckedOption, value: unknown): number | undefined {
   return typeof value === "number" && accepts(value) ? value : undefined;
 }
 

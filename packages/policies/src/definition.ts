@@ -5,16 +5,9 @@ import type { Policy, PolicyNeeds } from "./policy.ts";
 export interface PolicyOption {
   readonly name: string;
   readonly default: number;
-  /** Words that stand for numbers. If given, the option is written as one of them. */
-  readonly words?: Readonly<Record<string, number>>;
   /** The allowed values, in words. */
   readonly range: string;
   readonly meaning: string;
-}
-
-/** The default of an option as people write it: as a word if the option has words. */
-export function writtenDefault({ default: value, words = {} }: PolicyOption): number | string {
-  return Object.keys(words).find((word) => words[word] === value) ?? value;
 }
 
 /** What documents and help show of a policy. */

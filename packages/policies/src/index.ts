@@ -20,10 +20,11 @@ export {
   type PolicyFailed,
 } from "./custom-policy.ts";
 export type { Decision, Filter, MutableChoice, Picker, PickerExplanation, Scorer, Term } from "./decision.ts";
-export { type PolicyEntry, type PolicyOption, writtenDefault } from "./definition.ts";
+export type { PolicyEntry, PolicyOption } from "./definition.ts";
 export { hashString } from "./hash.ts";
 export { requestLoad } from "./load.ts";
 export { defaultTierCredits, matchedInAll } from "./match.ts";
+export { defaultObjectives, type Objectives } from "./objectives.ts";
 export { createHashRing, type HashRing, maxIdlePoints, maxPointsPerCandidate } from "./pickers/hash-ring.ts";
 export { createLeastCostPicker } from "./pickers/least-cost.ts";
 export { betterOfTwo, maxRotationSlots } from "./policies/basic-policies.ts";

@@ -57,6 +57,10 @@ export interface RequestFeatures {
   readonly busyShare?: number | undefined;
   /** Learned milliseconds for each token of an answer after its first. Absent if unknown. */
   readonly msPerOutputToken?: number | undefined;
+  /** Objective for the time to first token, in milliseconds; Infinity for none, `defaultObjectives` if absent. */
+  readonly sloTtftMs?: number | undefined;
+  /** The same for the time per output token. */
+  readonly sloTpotMs?: number | undefined;
   /** Key of the target that the request's session is bound to, whether it is a candidate or not. Absent if unbound. */
   readonly boundKey?: string | undefined;
   /** LoRA adapter that the request names; absent if it asks for the model itself. */

@@ -148,13 +148,14 @@ test("the caller's candidates stay as they were, and a choice is the one that is
 
 test("options are those of the policy, and a part that there is not is refused", () => {
   const candidates = candidatesOf([
-    { key: "a", answers: 50, ...learned },
+    { key: "a", ...learned, signalAgeMs: 100, inFlightAtSignal: 2, inFlight: 0, running: 10, waiting: 3 },
     { key: "b", ...learned },
   ]);
-  const costsWith = (objective: string) =>
-    createPolicyWithout("network_ms", { objective }).explain(prompt, candidates).candidates[0]!.cost!;
-  expect(costsWith("e2e")).toBeGreaterThan(costsWith("throughput"));
-  expect(() => createPolicyWithout("network_ms", { objective: "speed" })).toThrow("policy-options.objective");
+  const costsWith = (tokens: number) =>
+    createPolicyWithout("network_ms", { "foreign-request-tokens": tokens }).explain(prompt, candidates).candidates[0]!
+      .cost!;
+  expect(costsWith(100)).toBeGreaterThan(costsWith(10));
+  expect(() => createPolicyWithout("network_ms", { objective: "e2e" })).toThrow("policy-options.objective");
   expect(() => createPolicyWithout("luck")).toThrow(RangeError);
   expect(costs("kv_pressure_ms", engines)).toEqual(costs(undefined, engines));
 });

@@ -131,14 +131,10 @@ describe("own work", () => {
     expect([0.1, 0.5, 1, 5, 50].map((ms) => Math.round(1e6 * share(ms)) / 1e6)).toEqual([0.1, 0.1, 0.2, 1, 1]);
   });
 
-  test("what an objective moves is how much answers beside a prompt count", () => {
+  test("the stricter the objective for the time per token, the more answers beside a prompt count", () => {
     const rows: CandidateRow[] = [{ key: "a", answers: 25 }];
-    const of = (objective: string) => {
-      const known = rows.map(({ key, ...row }) => ({ key, ...learned, ...row }));
-      const { candidates } = createPolicy("predicted_latency", { objective }).explain(prompt, candidatesOf(known));
-      return candidates[0]!.terms.own_work_ms;
-    };
-    expect(["throughput", "ttft", "balanced", "e2e"].map(of)).toEqual([400, 430, 500, 700]);
+    const of = (sloTpotMs: number | undefined) => termsOf(rows, { ...prompt, sloTpotMs }).a!.own_work_ms;
+    expect([Number.POSITIVE_INFINITY, 100, 50, undefined, 10].map(of)).toEqual([400, 450, 500, 500, 900]);
   });
 
   test("an engine of weight 2 counts for half", () => {

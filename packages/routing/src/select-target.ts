@@ -283,6 +283,8 @@ function withTraffic(
     sessionKey: features.sessionKey,
     prefixKey: features.prefixKey,
     adapter: features.adapter,
+    sloTtftMs: features.sloTtftMs,
+    sloTpotMs: features.sloTpotMs,
     boundKey: boundKey ?? features.boundKey,
     estimatedPeerTokens: estimatedPeerTokens > 0 ? estimatedPeerTokens : features.estimatedPeerTokens,
     ownershipMs: ownershipMs > 0 ? ownershipMs : features.ownershipMs,

@@ -27,6 +27,7 @@ export {
   problemsError,
   renderConfigurationDocs,
   renderConfigYaml,
+  replacedNames,
   Secret,
   writeYaml,
 } from "./config/index.ts";

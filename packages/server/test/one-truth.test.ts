@@ -1,6 +1,6 @@
 import { defaultSessionKeyLadder } from "@espalier/api";
 import { defaultFleetOptions, defaultProxyOptions } from "@espalier/engines";
-import { createPolicy, policyCatalogue, policyNames, writtenDefault } from "@espalier/policies";
+import { createPolicy, policyCatalogue, policyNames } from "@espalier/policies";
 import { expect, test } from "vitest";
 import { flagCatalogue, loadConfig } from "../src/config/index.ts";
 import { readEngineTls } from "../src/lifecycle/certificates.ts";
@@ -20,7 +20,7 @@ test("the configuration knows every policy, and no other", () => {
 test("the configuration takes every option of every policy, and the policies take what it lets through", () => {
   for (const name of policyNames) {
     for (const option of policyCatalogue[name].options) {
-      const value = writtenDefault(option);
+      const value = option.default;
       const text = `policy: { name: ${name}, ${option.name}: ${value} }`;
       const { policy } = loadConfig({ file: { path: "espalier.yaml", text } });
       expect(policy.options, `${name} ${option.name}`).toEqual({ [option.name]: value });

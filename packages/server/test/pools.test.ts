@@ -1,5 +1,5 @@
 import { EspalierError } from "@espalier/core";
-import { createPolicy } from "@espalier/policies";
+import { createPolicy, defaultObjectives } from "@espalier/policies";
 import { PoolWork } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
@@ -16,6 +16,7 @@ const rule = (models: readonly string[], policy: string, forwardAuthorization = 
   upstreamHeaders: ["authorization", `Bearer ${policy}`],
   forwardAuthorization,
   holdMs: 0,
+  objectivesOf: () => defaultObjectives,
 });
 
 test("the first rule whose pattern fits decides, the last one takes the rest", () => {
@@ -102,5 +103,49 @@ pools:
 
 test("a policy that does not exist is found when the rules are made, not with the first request", () => {
   const policy = { name: "no_such_policy", options: {} };
-  expect(() => poolRules({ pools: [], policy })).toThrow(EspalierError);
+  expect(() => poolRules({ ...loadConfig({}), policy })).toThrow(EspalierError);
+});
+
+/** What answers of each class have to keep, by model; of the default class first. */
+const objectivesIn = (text: string, ...models: readonly string[]) => {
+  const pools = createPools(poolRules(loadConfig({ file: { path: "espalier.yaml", text } })), workOf);
+  return models.map((model) =>
+    [undefined, "default", "batch"].map((className) => {
+      const { ttftMs, tpotMs } = pools.settingsFor(model).objectivesOf(className);
+      return [ttftMs, tpotMs];
+    }),
+  );
+};
+
+test("objectives are those of the class, or else of the model, or else of all; each for itself", () => {
+  const text = [
+    "slo: { ttft: 3s }",
+    "pools: [{ models: [big], slo: { tpot: 80ms } }]",
+    "admission:",
+    "  classes: [{ name: default }, { name: batch, slo: { ttft: 1m, tpot: none } }]",
+  ].join("\n");
+  const batch = [60_000, Number.POSITIVE_INFINITY];
+  expect(objectivesIn(text, "small", "big")).toEqual([
+    [[3_000, 50], [3_000, 50], batch],
+    [[3_000, 80], [3_000, 80], batch],
+  ]);
+  const ofDefault = "admission: { classes: [{ name: default, slo: { tpot: 20ms } }, { name: batch }] }";
+  expect(objectivesIn(ofDefault, "any")).toEqual([
+    [
+      [2_000, 20],
+      [2_000, 20],
+      [2_000, 50],
+    ],
+  ]);
+});
+
+test("without admission requests have no class, and no class's objectives", () => {
+  const text = "admission: { mode: off, classes: [{ name: default, slo: { tpot: 20ms } }] }";
+  expect(objectivesIn(text, "any")).toEqual([
+    [
+      [2_000, 50],
+      [2_000, 50],
+      [2_000, 50],
+    ],
+  ]);
 });

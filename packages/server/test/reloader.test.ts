@@ -1,3 +1,4 @@
+// cspell:ignore polcy
 import { EspalierError, silentMeter, systemRandom } from "@espalier/core";
 import { createInferenceTables } from "@espalier/engines";
 import { createPolicy } from "@espalier/policies";
@@ -65,6 +66,15 @@ describe("a reload", () => {
       "info configuration reloaded",
       "warn configuration changes wait for a restart",
     ]);
+  });
+
+  test("applies objectives of models to pools that there are; those of classes wait for a restart, as classes do", async () => {
+    const { reloader, pools, written } = start("slo: { tpot: 40ms }\n");
+    await reloader.start();
+    const pool = pools.settingsFor("m");
+    await written("slo: { ttft: 1s, tpot: 30ms }\nadmission: { classes: [{ name: default, slo: { ttft: none } }] }\n");
+    expect(reloader.last?.needsRestart).toEqual(["admission.classes"]);
+    expect(pool.objectivesOf("default")).toEqual({ ttftMs: 1_000, tpotMs: 30 });
   });
 
   test("of a broken file changes nothing and says why, once", async () => {

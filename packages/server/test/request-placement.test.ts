@@ -1,5 +1,5 @@
 import { EspalierError } from "@espalier/core";
-import { createPolicy, type PolicyName } from "@espalier/policies";
+import { createPolicy, defaultObjectives, type PolicyName } from "@espalier/policies";
 import type { PoolWork } from "@espalier/routing";
 import type { FeedQuality } from "@espalier/shared-tree";
 import { promptOf, tokensOf } from "@espalier/testing";
@@ -101,6 +101,7 @@ describe("blocks of prompts under way", () => {
       upstreamHeaders: [],
       forwardAuthorization: false,
       holdMs: 0,
+      objectivesOf: () => defaultObjectives,
     };
   };
 

@@ -1,5 +1,5 @@
 import { silentMeter } from "@espalier/core";
-import { createPolicy } from "@espalier/policies";
+import { createPolicy, defaultObjectives } from "@espalier/policies";
 import type { WaitingWork } from "@espalier/routing";
 import { createFleetLearning } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
@@ -14,7 +14,7 @@ test("the demand for a model counts the requests that wait for its adapters, eac
   const fleet = { model: (id: string) => ({ id, parent: id === "base" ? undefined : "base" }), pool: () => [] };
   const rule = {
     ...{ models: ["*"], policyText: "random", createPolicy: () => createPolicy("random") },
-    ...{ upstreamHeaders: [], forwardAuthorization: false, holdMs: 0 },
+    ...{ upstreamHeaders: [], forwardAuthorization: false, holdMs: 0, objectivesOf: () => defaultObjectives },
   };
   const pools = createPools([rule], (model) => learning.workOf(fleet.model(model).parent ?? model));
   const waits: WaitingWork = { uncachedTokens: 100, outputTokens: 10, leaveInMs: 1_000 };

@@ -72,7 +72,6 @@ export {
   maxLineBytes,
   maxTraceRequests,
   mooncakeStepMs,
-  type Objectives,
   percentile,
   poissonArrivals,
   type ReplayRow,
@@ -87,6 +86,5 @@ export {
   toChatMessages,
   traceFormats,
   traceSessions,
-  usualObjectives,
   wordTokenIds,
 } from "./workload/index.ts";

@@ -1,5 +1,5 @@
 import type { EngineParameters } from "@espalier/engine-model";
-import type { CustomPolicies, PolicyNeeds } from "@espalier/policies";
+import type { CustomPolicies, Objectives, PolicyNeeds } from "@espalier/policies";
 import type { RequestOutcome, SimRequest } from "./clients/workload.ts";
 import type { Scenario } from "./scenarios/scenario.ts";
 import type { TraceRequest } from "./workload/index.ts";
@@ -45,7 +45,9 @@ export interface RunOptions {
   /** Variant name, for rows. */
   readonly variant?: string;
   readonly policy: string;
-  readonly policyOptions?: Readonly<Record<string, number | string>>;
+  readonly policyOptions?: Readonly<Record<string, number>>;
+  /** What routers go by, and rows are judged by; `defaultObjectives`, or the variant's for routers, unless given. */
+  readonly objectives?: Objectives;
   /** Policies that are not in the catalogue, by name. What one throws ends the run. */
   readonly customPolicies?: CustomPolicies;
   /** The part of `predicted_latency`, the policy, that is left out. */

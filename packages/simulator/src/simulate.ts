@@ -1,5 +1,5 @@
 import { type EngineParameters, type EnginePreset, enginePresets, type PullLimits } from "@espalier/engine-model";
-import { type PolicyName, policyCatalogue } from "@espalier/policies";
+import { defaultObjectives, type Objectives, type PolicyName, policyCatalogue } from "@espalier/policies";
 import { type AdmissionSettings, defaultAdmissionSettings } from "@espalier/routing";
 import type { RequestOutcome, SimRequest, Workload } from "./clients/workload.ts";
 import { createFaultPlan, type FaultPlan, isPossibleWith, runFaults } from "./faults.ts";
@@ -53,11 +53,16 @@ function pullOf(options: RunOptions): PullLimits | undefined {
 }
 
 /** The given options, else those that the variant sets for the policy. */
-function policyOptionsOf(options: RunOptions): Readonly<Record<string, number | string>> {
+function policyOptionsOf(options: RunOptions): Readonly<Record<string, number>> {
   const { policy, policyOptions } = options;
   const { policyOptions: varied = {} } = variantOf(options);
   const known = isPolicy(policy) ? policyCatalogue[policy].options.map(({ name }) => name) : [];
   return policyOptions ?? Object.fromEntries(Object.entries(varied).filter(([name]) => known.includes(name)));
+}
+
+/** The given objectives, else those of the variant. */
+function objectivesOf(options: RunOptions): Objectives {
+  return options.objectives ?? { ...defaultObjectives, ...variantOf(options).slo };
 }
 
 const isPolicy = (name: string): name is PolicyName => Object.hasOwn(policyCatalogue, name);
@@ -179,6 +184,7 @@ class Run {
       timing,
       ...(this.#placement && { placement: this.#placement }),
       policyOptions: policyOptionsOf(options),
+      objectives: objectivesOf(options),
       ...(options.customPolicies && { customPolicies: options.customPolicies }),
       ...(options.without !== undefined && { without: options.without }),
       pull: pullOf(options),

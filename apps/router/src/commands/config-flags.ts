@@ -1,6 +1,6 @@
 import { existsSync, readFileSync, statSync } from "node:fs";
 import { EspalierError } from "@espalier/core";
-import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig } from "@espalier/server";
+import { type CompiledConfig, type FlagValues, flagCatalogue, loadConfig, replacedNames } from "@espalier/server";
 import { type Command, Option } from "commander";
 import { collect } from "../cli/read-flags.ts";
 import { adviseOnFlag } from "../migrate/flags/foreign-routers.ts";
@@ -36,7 +36,9 @@ export function addConfigFlags(command: Command): Command {
   return command.configureOutput({
     outputError(text, write) {
       const [flag = ""] = /(?<=unknown option ')--[^'=]+/.exec(text) ?? [];
-      write(adviseOnFlag(flag) ?? withAddress(command, text));
+      const replacement = replacedNames.get(flag);
+      if (replacement !== undefined) write(`error: ${flag} is replaced by ${replacement}\n`);
+      else write(adviseOnFlag(flag) ?? withAddress(command, text));
     },
   });
 }

@@ -44,7 +44,7 @@ export function registerReplay(program: Command): void {
       "of a claude-code trace: begin so many sessions per trace second, at random times (default: all at once)",
     )
     .option("--seed <n>", "of arrival jitter and invented text", "1")
-    .addOption(sloOption())
+    .addOption(sloOption("what an answer has to keep to count as goodput"))
     .addOption(
       oneOf(
         new Option(

@@ -84,7 +84,7 @@ export function registerSimulate(program: Command): void {
         ["on", "off"],
       ),
     )
-    .addOption(sloOption())
+    .addOption(sloOption("what routers go by, and an answer has to keep to count as goodput"))
     .optionsGroup("Compare:")
     .option("--policy <names>", `separated by commas, or all: ${simulatedPolicies.join(", ")}`)
     .option("--plugins <files>", "modules with policies of your own, separated by commas; --policy may name those too")

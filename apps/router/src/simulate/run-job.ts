@@ -1,4 +1,5 @@
 import { systemClock } from "@espalier/core";
+import type { Objectives } from "@espalier/policies";
 import {
   type CachedPoint,
   cachedOverTime,
@@ -11,7 +12,6 @@ import {
   type LinkModel,
   type LoadPoint,
   loadOverTime,
-  type Objectives,
   type QuantilePoint,
   type RunOptions,
   type Sharing,
@@ -108,7 +108,6 @@ async function measureRun(
   return {
     row: createRow(record, {
       ...options,
-      objectives: job.objectives,
       ...(job.load === undefined ? {} : { load: job.load }),
     }),
     ttft: ttftQuantiles(record.results),
@@ -148,7 +147,8 @@ async function searchKnee(
 }
 
 function runOptions(job: SimJob, { scenario, trace, customPolicies }: SimulatedScenario, scale: number): RunOptions {
-  const { policy, routers, engines, sharing, links, seed, requests, durationS, admission, linkDelayMs } = job;
+  const { policy, routers, engines, sharing, links, seed, requests, durationS, admission, linkDelayMs, objectives } =
+    job;
   const variant = scenario.variants.find(({ name }) => name === job.variant);
   return {
     ...{ scenario, policy, routers, engines, sharing, links, seed, scale },
@@ -158,6 +158,7 @@ function runOptions(job: SimJob, { scenario, trace, customPolicies }: SimulatedS
     ...(durationS === undefined ? {} : { durationS }),
     ...(admission === undefined ? {} : { admission }),
     ...(linkDelayMs === undefined ? {} : { linkDelayMs }),
+    ...(objectives === undefined ? {} : { objectives }),
     ...(job.kind === "run" && job.users !== undefined ? { users: job.users } : {}),
     ...(trace === undefined ? {} : { trace }),
     ...(customPolicies === undefined ? {} : { customPolicies }),

@@ -119,8 +119,9 @@ test("one wrong number among good ones is told", () => {
 
 test.each([
   [undefined, undefined],
-  ["ttft=500ms", { ttftS: 0.5, tpotS: 0.05 }],
-  ["tpot=30ms, ttft=1s", { ttftS: 1, tpotS: 0.03 }],
+  ["ttft=500ms", { ttftMs: 500, tpotMs: 50 }],
+  ["tpot=30ms, ttft=1s", { ttftMs: 1_000, tpotMs: 30 }],
+  ["tpot=none", { ttftMs: 2_000, tpotMs: Number.POSITIVE_INFINITY }],
 ] as const)("--slo %s: what is not named is the usual objective", (slo, objectives) => {
   expect(read(slo === undefined ? {} : { slo }).selection.objectives).toEqual(objectives);
 });

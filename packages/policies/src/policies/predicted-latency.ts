@@ -1,12 +1,6 @@
 import { composePolicy, type PolicyParts } from "../compose-policy.ts";
 import type { Decision, Filter, Scorer } from "../decision.ts";
-import {
-  believedCreditOptions,
-  type CheckedOption,
-  foreignRequestTokens,
-  type PolicyDefinition,
-  tierCredits,
-} from "../definition.ts";
+import { believedCreditOptions, foreignRequestTokens, type PolicyDefinition, tierCredits } from "../definition.ts";
 import { estimateRequests, requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { PeerLoad } from "../pickers/peer-load.ts";
@@ -41,26 +35,11 @@ const requestMs = 1;
  */
 const stallMs = 2_000;
 
-/**
- * Weight of running answers relative to first tokens: the share of a prompt's time that counts for each answer it
- * stalls.
- */
-const objective: CheckedOption = {
-  name: "objective",
-  default: 0.01,
-  words: { balanced: 0.01, ttft: 0.003, e2e: 0.03, throughput: 0 },
-  range: "balanced, ttft, e2e or throughput",
-  accepts: (value) => value >= 0 && value <= 1,
-  meaning:
-    "What counts most: first tokens, answers to their end, or tokens per second. It moves one weight, what a prompt costs the " +
-    "answers that it holds up; see the picture in docs/SCHEDULING.md.",
-};
-
 export const predictedLatency: PolicyDefinition = {
   summary:
     "The engine that answers first, what that costs others counted in. First comes the time until the prompts before " +
     "this one are computed there, by dead reckoning, and until its batch has a place. Then the prompt's own time, " +
-    "which counts the more the busier the engines are and the more answers it holds up. Then the time to bring its " +
+    "which counts the more the busier the engines are, the more answers it holds up, and the stricter `slo.tpot` is. Then the time to bring its " +
     "blocks back from slower memory, and a price for the KV blocks that it holds where few are left. What many " +
     "prompts begin with is copied to another engine once they have paid for that by what they would have saved there. " +
     "No engine gets more while it has 16 requests in flight more than three times the mean, or a queue of a quarter " +
@@ -74,7 +53,7 @@ export const predictedLatency: PolicyDefinition = {
     "1988); bounded loads (Mirrokni et al., 2016)",
   readsPrefixes: true,
   costsAreMs: true,
-  options: [objective, foreignRequestTokens, ...believedCreditOptions],
+  options: [foreignRequestTokens, ...believedCreditOptions],
   create: (option) => composePolicy(predictedLatencyParts(option)),
 };
 
@@ -95,7 +74,7 @@ export function predictedLatencyParts(
       { scorer: backlog, weight: 1 },
       { scorer: createForeignBacklog(option(foreignRequestTokens.name)), weight: 1 },
       { scorer: requestLoad, weight: requestMs },
-      { scorer: createOwnWork(option(objective.name), constants.stallMs ?? stallMs), weight: 1 },
+      { scorer: createOwnWork(constants.stallMs ?? stallMs), weight: 1 },
       { scorer: createFetchTime(credits), weight: 1 },
       { scorer: createKvPressure(credits), weight: 1 },
       { scorer: slotWait, weight: 1 },

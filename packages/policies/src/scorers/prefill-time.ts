@@ -2,12 +2,19 @@ import type { CandidateSet } from "../candidates.ts";
 import type { Decision, Scorer } from "../decision.ts";
 import { estimateForeignQueue } from "../load.ts";
 import { availableTokens, matchedInAll, type TierCredits } from "../match.ts";
+import { defaultObjectives } from "../objectives.ts";
 import { countingWeight } from "../weights.ts";
 
 /** Milliseconds to compute a prompt token until something is learned: 8,000 tokens per second. */
 const believedMsPerToken = 0.125;
 /** Bound of the weight of a long stall. */
 const maxStallWeight = 10;
+
+/**
+ * Over the objective for the time per output token, this is the share of a prompt's time that counts for each answer that
+ * it stalls: a hundredth at 50 ms. Found in simulation: `docs/decisions/0013-what-work-costs-others.md`.
+ */
+const answerShareMs = 0.5;
 
 /** Milliseconds until the candidate has computed the prompts sent to it before, per unit of weight. */
 export const backlog: Scorer = {
@@ -114,17 +121,18 @@ export const network: Scorer = {
 /**
  * Milliseconds that the candidate computes on the uncached part of the prompt, per unit of weight, plus what that costs
  * others. The latter is `costToOthers` times that work, so that affinity grows with load, plus a share of the work for
- * each answer under way, which it stalls. Requests that wait for their first token are in the backlog, and stall nobody.
+ * each answer under way, which it stalls: the larger, the stricter the objective for the time per output token. Requests
+ * that wait for their first token are in the backlog, and stall nobody.
  *
- * @param answerWeight that share, 0 to 1, for a prompt too short to make answers stand still
- * @param stallMs time from which it grows in proportion, up to a bound
+ * @param stallMs time from which that share grows in proportion, up to a bound: a longer prompt makes answers stand still
  */
-export function createOwnWork(answerWeight: number, stallMs: number): Scorer {
+export function createOwnWork(stallMs: number): Scorer {
   return {
     name: "own_work_ms",
     score(decision, out) {
       const { request, candidates, eligible, eligibleCount } = decision;
       const { weight, answers } = candidates;
+      const answerWeight = answerShareMs / (request.sloTpotMs ?? defaultObjectives.tpotMs);
       const forOthers = 1 + costToOthers(request.busyShare ?? 0, candidates.count);
       for (let place = 0; place < eligibleCount; place++) {
         const index = eligible[place]!;

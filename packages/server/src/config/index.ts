@@ -25,5 +25,5 @@ export { parseEnginesFile } from "./sections/engines.ts";
 export { type MeshConfig, parseSeedsFile } from "./sections/mesh.ts";
 export type { OverflowConfig, OverflowReason } from "./sections/overflow.ts";
 export type { TracingConfig } from "./sections/tracing.ts";
-export { type FlagEntry, flagCatalogue } from "./settings.ts";
+export { type FlagEntry, flagCatalogue, replacedNames } from "./settings.ts";
 export { parseYaml } from "./yaml-document.ts";

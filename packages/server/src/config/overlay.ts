@@ -5,7 +5,7 @@ import { formatPath, type Problem } from "./problems.ts";
 import { expandShorthand } from "./read-tree.ts";
 import { configSchema } from "./schema.ts";
 import { shapeOf, writtenNames } from "./schema-builders.ts";
-import { flagNames, type Setting, settings } from "./settings.ts";
+import { flagNames, replacedNames, type Setting, settings } from "./settings.ts";
 
 /** Values of flags by their name, dashes included: `{ "--listen-port": "8080", "--engine": ["http://a", "http://b"] }`. */
 export type FlagValues = Readonly<Record<string, string | readonly string[]>>;
@@ -53,7 +53,9 @@ export function readEnvironment(env: Environment, named: ReadonlySet<string>): O
   const known = new Set([...settable.map(({ variable }) => variable), ...Object.keys(foreignVariables), ...named]);
   for (const [name, text = ""] of Object.entries(env)) {
     if (!name.startsWith("ESPALIER_") || known.has(name) || isServiceLink(name, text)) continue;
-    problems.push({ path: [name], message: `is not a known environment variable${didYouMean(name, [...known])}` });
+    const replacement = replacedNames.get(name);
+    const unknown = `is not a known environment variable${didYouMean(name, [...known])}`;
+    problems.push({ path: [name], message: replacement === undefined ? unknown : `is replaced by ${replacement}` });
   }
   const values = settable.flatMap(({ setting, variable, keys }) => {
     const text = env[variable] ?? "";
@@ -68,8 +70,13 @@ export function readFlags(flags: FlagValues): Overlay {
   const problems: Problem[] = [];
   const known = settable.flatMap(flagNames);
   for (const name of Object.keys(flags)) {
-    if (!known.includes(name))
-      problems.push({ path: [], message: `${name} is not a known flag${didYouMean(name, known)}` });
+    if (known.includes(name)) continue;
+    const replacement = replacedNames.get(name);
+    const unknown = `is not a known flag${didYouMean(name, known)}`;
+    problems.push({
+      path: [],
+      message: `${name} ${replacement === undefined ? unknown : `is replaced by ${replacement}`}`,
+    });
   }
   const values: OverlayValue[] = [];
   for (const one of settable) {

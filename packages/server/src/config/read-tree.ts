@@ -57,7 +57,9 @@ function readSection(shape: ShapeOf<"section">, written: unknown, path: Path, co
   for (const key of Object.keys(written)) {
     if (isKnown(key)) continue;
     const advice = didYouMean(key, keys) || `; the keys here are ${keys.join(", ")}`;
-    context.problems.push({ path: [...path, key], message: `is not a known key${advice}` });
+    const replacement = new Map(Object.entries(shape.notes.replaced ?? {})).get(key);
+    const message = replacement === undefined ? `is not a known key${advice}` : `is replaced by ${replacement}`;
+    context.problems.push({ path: [...path, key], message });
   }
   const read: Record<string, unknown> = {};
   for (const [key, schema] of Object.entries(shape.properties)) {
@@ -142,9 +144,12 @@ function readLeaf(schema: TSchema, notes: LeafNotes, written: unknown, path: Pat
   return undefined;
 }
 
-function accepts(schema: TSchema, { range }: LeafNotes, value: unknown): boolean {
+function accepts(schema: TSchema, { range, word }: LeafNotes, value: unknown): boolean {
   if (range === undefined) return Value.Check(schema, value);
-  return typeof value === "number" && value >= range.minimum && value <= range.maximum;
+  return (
+    (word !== undefined && value === word) ||
+    (typeof value === "number" && value >= range.minimum && value <= range.maximum)
+  );
 }
 
 /** Text that cannot be parsed stays text, which the schema then refuses. */

@@ -10,6 +10,7 @@ const reloadablePaths = [
     "engines",
     "discovery",
     "policy",
+    "slo",
     "pools",
     "models.aliases",
     "models.splits",
@@ -67,6 +68,7 @@ export function fingerprintsOf(tree: object): Fingerprints {
 /** Sections by which routers decide, and the keys in them that may differ: where a host has its files, and what it reaches where. */
 const sharedSections: Readonly<Record<string, readonly string[]>> = {
   policy: [],
+  slo: [],
   "session-key": [],
   pools: [],
   admission: [],

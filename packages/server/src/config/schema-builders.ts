@@ -96,6 +96,8 @@ export interface SectionNotes {
   readonly shorthand?: string;
   /** Further names of keys. An alias equal to its key only adds a flag. */
   readonly aliases?: Readonly<Record<string, readonly Alias[]>>;
+  /** Keys that were here once, and the path of the setting that replaced each. */
+  readonly replaced?: Readonly<Record<string, string>>;
 }
 
 interface ListNotes {
@@ -147,6 +149,8 @@ export interface LeafNotes {
   readonly isPath?: boolean;
   /** Bounds of the value as it is read, where the schema itself is of the text that is written. */
   readonly range?: Range;
+  /** Accepted instead of a value in that range. */
+  readonly word?: string;
 }
 
 interface Range {
@@ -230,7 +234,7 @@ export function number(options: RangeOptions<number>) {
 }
 
 /** A number whose kind gives it a unit, which its name in code has too. */
-export interface Measured<Kind extends LeafKind> extends TUnsafe<number> {
+export interface Measured<Kind extends LeafKind, Word = never> extends TUnsafe<number | Word> {
   espalier: LeafNotes & { readonly kind: Kind };
 }
 
@@ -244,6 +248,17 @@ export function duration({ minimum, maximum, ...options }: RangeOptions<string>)
     ...options,
     espalier: { kind: "duration", expected, range },
   }) as Measured<"duration">;
+}
+
+/** A duration, or `none`. */
+export function durationOrNone({ minimum, maximum, ...options }: RangeOptions<string>): Measured<"duration", "none"> {
+  const range: Range = { minimum: parseDuration(minimum) ?? 0, maximum: parseDuration(maximum) ?? 0 };
+  const expected = `none or a duration from ${formatDuration(range.minimum)} to ${formatDuration(range.maximum)}`;
+  return Type.Unsafe<number | "none">({
+    anyOf: [{ const: "none" }, { type: "string", pattern: durationPattern }],
+    ...options,
+    espalier: { kind: "duration", expected, range, word: "none" },
+  }) as Measured<"duration", "none">;
 }
 
 /** A size, read as bytes. Bounds and default are given as text, such as `32KiB`. */

@@ -21,6 +21,7 @@ import { mesh } from "./sections/mesh.ts";
 import { overflow } from "./sections/overflow.ts";
 import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./sections/prefix-cache.ts";
 import { disaggregation, forwardPaths, models, plugins, policy, pools, sessionKey } from "./sections/routing.ts";
+import { slo } from "./sections/slo.ts";
 import { tracing } from "./sections/tracing.ts";
 
 /**
@@ -42,6 +43,7 @@ export const configSchema = section("Configuration of Espalier.", {
   "engine-tls": engineTls,
   plugins,
   policy,
+  slo,
   "session-key": sessionKey,
   pools,
   admission,

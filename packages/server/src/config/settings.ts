@@ -75,6 +75,19 @@ const unnamed: Position = { isRequired: true, shorthand: undefined, aliases: [] 
 /** Every setting, in the order of the schema. */
 export const settings: readonly Setting[] = collect(configSchema, [], unnamed);
 
+/** Flags and environment variables of settings that are no more, and the one that replaced each. */
+export const replacedNames: ReadonlyMap<string, string> = new Map(replacedIn(configSchema, []));
+
+function replacedIn(schema: TSchema, keys: readonly string[]): (readonly [string, string])[] {
+  const shape = shapeOf(schema);
+  if (shape.form !== "section") return [];
+  const own = Object.entries(shape.notes.replaced ?? {}).flatMap(([key, path]) => {
+    const [old, replacement] = [[...keys, key], path.split(".")];
+    return [[flagOf(old), flagOf(replacement)] as const, [variableOf(old), variableOf(replacement)] as const];
+  });
+  return [...own, ...Object.entries(shape.properties).flatMap(([key, below]) => replacedIn(below, [...keys, key]))];
+}
+
 /** Our flag first. */
 export function flagNames({ flag, aliasFlags }: OutsideNames): readonly string[] {
   return [flag, ...aliasFlags.map((alias) => alias.flag)];
@@ -127,16 +140,24 @@ function outsideNames(
 ): OutsideNames | undefined {
   if (keys.includes("[]") || keys.includes("*") || !isPlain(shape)) return undefined;
   const outer = keys.at(-1) === shorthand ? keys.slice(0, -1) : keys;
-  const flag = (shape.form === "list" ? shape.notes.flag : undefined) ?? outer.join("-");
+  const named = shape.form === "list" ? shape.notes.flag : undefined;
   return {
     keys: outer,
-    flag: `--${flag}`,
+    flag: flagOf(named === undefined ? outer : [named]),
     aliasFlags: [
       ...aliases.flatMap(({ name, isFlag }) => (isFlag ? [{ flag: `--${name}`, unit: "" as const }] : [])),
       ...(flagAliases[outer.join(".")] ?? []),
     ],
-    variable: `ESPALIER_${outer.join("_").replaceAll("-", "_").toUpperCase()}`,
+    variable: variableOf(outer),
   };
+}
+
+function flagOf(keys: readonly string[]): string {
+  return `--${keys.join("-")}`;
+}
+
+function variableOf(keys: readonly string[]): string {
+  return `ESPALIER_${keys.join("_").replaceAll("-", "_").toUpperCase()}`;
 }
 
 /** Whether plain strings can set it: a value, or a list of values or of sections with a shorthand. */

@@ -112,6 +112,7 @@ function planView(
   const { recorder } = context;
   const { headers, ownTraceparent } = engineHead(context, request, pool);
   const { readsPrefixes } = pool.policy;
+  const { ttftMs: sloTtftMs, tpotMs: sloTpotMs } = pool.objectivesOf(service?.className);
   const isRead = (readsPrefixes || recorder.isOn) && endpoint.kind === "generate";
   const plan = (blocks: PromptBlocks | undefined): PlannedRequest => {
     const prompt = readsPrefixes ? blocks : undefined;
@@ -142,6 +143,8 @@ function planView(
         sessionKey,
         prefixKey: prompt && prefixKeyOf(prompt, pool.policy.prefixKeyTokens),
         adapter: parent === undefined ? undefined : model,
+        sloTtftMs,
+        sloTpotMs,
       },
       stripUsage,
       split: isSplit ? new SplitSource(view, edit) : undefined,

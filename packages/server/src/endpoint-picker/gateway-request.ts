@@ -324,18 +324,22 @@ function planHead(context: RouterContext, request: GatewayRequest, { headers }: 
   const passed = planForward(context, request);
   const { config } = context.admission;
   const written = { bodyPriority: undefined, apiKey: request.apiKeyName, objectives: context.objectives };
+  const service = config.mode === "on" ? readServiceClass(config, headers, written) : undefined;
+  const { ttftMs: sloTtftMs, tpotMs: sloTpotMs } = found.pool.objectivesOf(service?.className);
   return {
     ...passed,
     ...found,
     ...engineHead(context, request, found.pool),
     endpointId: endpointAt(request.url)?.id ?? "forwarded",
     onlyEngine: undefined,
-    service: config.mode === "on" ? readServiceClass(config, headers, written) : undefined,
+    service,
     features: {
       promptTokens: Math.ceil(Number(headers["content-length"] ?? 0) / bytesPerToken),
       expectedOutputTokens: 0,
       sessionKey,
       prefixKey: undefined,
+      sloTtftMs,
+      sloTpotMs,
     },
   };
 }

@@ -51,13 +51,13 @@ export function createLiveConfig({
     },
     apply(loaded) {
       const changed = changedPaths(current, loaded);
-      const rules = rulesOf(loaded);
       const next = applyReload(current, loaded);
+      const rules = rulesOf(next);
       const taken = new Set(changed.filter((path) => isAppliedOnReload(path, current, loaded)));
       const isNew = (section: string): boolean => changed.some((path) => path.split(".", 1)[0] === section);
       // Nothing below throws. Splits are redrawn only where names changed.
       if (isNew("models")) modelRouter = createModelRouter({ ...next.models, rewrites }, random);
-      if (isNew("pools") || isNew("policy")) pools.replaceRules(rules);
+      if (isNew("pools") || isNew("policy") || isNew("slo")) pools.replaceRules(rules);
       current = next;
       onChange?.(next);
       return {

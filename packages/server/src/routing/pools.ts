@@ -1,6 +1,6 @@
-import { type CreatePolicyOptions, createPolicy, type Policy } from "@espalier/policies";
+import { type CreatePolicyOptions, createPolicy, type Objectives, type Policy } from "@espalier/policies";
 import type { PoolWork } from "@espalier/routing";
-import type { CompiledConfig, PoolConfig } from "../config/index.ts";
+import type { AdmissionConfig, CompiledConfig, PoolConfig } from "../config/index.ts";
 
 /** Settings shared by the engines of one model: its policy and credentials. */
 export interface PoolSettings {
@@ -15,7 +15,12 @@ export interface PoolSettings {
   readonly forwardAuthorization: boolean;
   /** How long requests wait for an engine while none is up; 0 for not at all. */
   readonly holdMs: number;
+  /** What the answers to a class's requests have to keep. */
+  readonly objectivesOf: ObjectivesOf;
 }
+
+/** @param className undefined for the default class */
+type ObjectivesOf = (className: string | undefined) => Objectives;
 
 export interface Pools {
   /**
@@ -45,6 +50,7 @@ export interface PoolRule {
   readonly upstreamHeaders: readonly string[];
   readonly forwardAuthorization: boolean;
   readonly holdMs: number;
+  readonly objectivesOf: ObjectivesOf;
 }
 
 /** Most pools. Further models, which only a changing fleet can name, share the pool `*`. */
@@ -110,8 +116,8 @@ interface Pool extends PoolSettings {
   readonly policyText: string;
 }
 
-function ownSettings({ policyText, upstreamHeaders, forwardAuthorization, holdMs }: PoolRule) {
-  return { policyText, upstreamHeaders, forwardAuthorization, holdMs };
+function ownSettings({ policyText, upstreamHeaders, forwardAuthorization, holdMs, objectivesOf }: PoolRule) {
+  return { policyText, upstreamHeaders, forwardAuthorization, holdMs, objectivesOf };
 }
 
 function ruleMatcher(rules: readonly PoolRule[]): (model: string) => PoolRule {
@@ -138,7 +144,7 @@ function escapePattern(text: string): string {
  * @throws EspalierError `config_invalid`
  */
 export function poolRules(
-  { pools, policy }: Pick<CompiledConfig, "pools" | "policy">,
+  { pools, policy, slo, admission }: Pick<CompiledConfig, "pools" | "policy" | "slo" | "admission">,
   custom: CreatePolicyOptions = {},
 ): readonly PoolRule[] {
   const general: PoolConfig = {
@@ -147,6 +153,7 @@ export function poolRules(
     engineApiKey: undefined,
     forwardAuthorization: false,
     scaleFromZero: { holdMs: 0 },
+    slo: undefined,
   };
   return [...pools, general].map((pool) => {
     const create = () => createPolicy(pool.policy.name, pool.policy.options, custom);
@@ -158,6 +165,18 @@ export function poolRules(
       upstreamHeaders: pool.engineApiKey ? ["authorization", `Bearer ${pool.engineApiKey.reveal()}`] : [],
       forwardAuthorization: pool.forwardAuthorization,
       holdMs: pool.scaleFromZero.holdMs,
+      objectivesOf: objectivesByClass(admission, withOwn(slo, pool.slo)),
     };
   });
+}
+
+/** Without admission no request has a class. */
+function objectivesByClass({ mode, classes, defaultClass }: AdmissionConfig, otherwise: Objectives): ObjectivesOf {
+  if (mode === "off") return () => otherwise;
+  const byClass = new Map(classes.map(({ name, slo }) => [name, withOwn(otherwise, slo)]));
+  return (className = defaultClass) => byClass.get(className) ?? otherwise;
+}
+
+function withOwn({ ttftMs, tpotMs }: Objectives, own: PoolConfig["slo"]): Objectives {
+  return { ttftMs: own?.ttftMs ?? ttftMs, tpotMs: own?.tpotMs ?? tpotMs };
 }

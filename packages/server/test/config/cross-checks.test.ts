@@ -141,7 +141,7 @@ test.each([
   ],
   [
     "policy: { load-factor: 2 }",
-    "policy.load-factor: is not an option of predicted_latency, which takes objective, foreign-request-tokens, cpu-credit, disk-credit, external-credit",
+    "policy.load-factor: is not an option of predicted_latency, which takes foreign-request-tokens, cpu-credit, disk-credit, external-credit",
   ],
   [
     "policy: { name: cache_aware, queue-weight: 2 }",

@@ -1,3 +1,4 @@
+// cspell:ignore ngines
 import { expect, test } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
 import { load } from "./loading.ts";
@@ -36,6 +37,7 @@ test("without any source the configuration is complete", () => {
     },
     engineTls: { caFile: undefined, certFile: undefined, keyFile: undefined, verify: true },
     policy: { name: "predicted_latency", options: {} },
+    slo: { ttftMs: 2_000, tpotMs: 50 },
     sessionKey: [
       { from: "header", name: "x-espalier-session-id" },
       { from: "header", name: "x-session-id" },
@@ -160,6 +162,7 @@ engines:
 engines-file: /etc/engines.yaml
 engine-tls: { ca-file: /ca, cert-file: /c, key-file: /k, verify: false }
 policy: { name: consistent_hashing, load-factor: 1.5, points-per-weight: 64 }
+slo: { ttft: none, tpot: 20ms }
 session-key: ["header:X-Session", "body:user"]
 pools:
   - { models: ["llama-*", mistral], policy: random, engine-api-key: secret-of-pool }
@@ -167,7 +170,7 @@ pools:
 admission:
   mode: off
   classes:
-    - { name: vip, order: edf, share: 0.5, target: 2s, on-miss: demote, max-pending-tokens: 100, patience: 2m, yields: true }
+    - { name: vip, order: edf, share: 0.5, target: 2s, on-miss: demote, max-pending-tokens: 100, patience: 2m, yields: true, slo: { ttft: 1s } }
     - { name: others, order: shortest_prefill }
   default-class: others
   between: deficit
@@ -224,6 +227,7 @@ test("every key of the file has its place in the compiled form", () => {
     enginesFile: "/etc/engines.yaml",
     engineTls: { caFile: "/ca", certFile: "/c", keyFile: "/k", verify: false },
     policy: { name: "consistent_hashing", options: { "load-factor": 1.5, "points-per-weight": 64 } },
+    slo: { ttftMs: Number.POSITIVE_INFINITY, tpotMs: 20 },
     sessionKey: [
       { from: "header", name: "x-session" },
       { from: "body", name: "user" },
@@ -233,7 +237,7 @@ test("every key of the file has its place in the compiled form", () => {
       classes: [
         {
           ...{ name: "vip", order: "edf", share: 0.5, targetMs: 2_000, onMiss: "demote" },
-          ...{ maxPendingTokens: 100, yields: true, patienceMs: 120_000 },
+          ...{ maxPendingTokens: 100, yields: true, patienceMs: 120_000, slo: { ttftMs: 1_000 } },
         },
         { ...usualClass, name: "others", order: "shortest_prefill" },
       ],

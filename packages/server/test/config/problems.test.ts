@@ -1,3 +1,4 @@
+// cspell:ignore conections listn intervall wieght cret
 import { EspalierError } from "@espalier/core";
 import { expect, test } from "vitest";
 import { type Environment, type FlagValues, loadConfig } from "../../src/config/index.ts";
@@ -131,6 +132,14 @@ test.each([
     "engines: [{ url: http://a, wieght: 2 }]",
     "engines[0].wieght: is not a known key; did you mean weight? (e.yaml:1:28)",
   ],
+  ["policy: { objective: e2e }", "policy.objective: is replaced by slo.tpot (e.yaml:1:11)"],
+  [
+    "pools: [{ models: [a], policy: { objective: ttft } }]",
+    "pools[0].policy.objective: is replaced by slo.tpot (e.yaml:1:34)",
+  ],
+  ["slo: { tpot: 0s }", 'slo.tpot: "0s" is not none or a duration from 1ms to 24h (e.yaml:1:8)'],
+  ["slo: { tpot: 50 }", "slo.tpot: 50 has no unit; write 50s or 50ms (e.yaml:1:8)"],
+  ["slo: { ttft: never }", 'slo.ttft: "never" is not none or a duration from 1ms to 24h (e.yaml:1:8)'],
   ["log: { q: 1 }", "log.q: is not a known key; the keys here are level, format (e.yaml:1:8)"],
   ["log: { constructor: 1 }", "log.constructor: is not a known key; the keys here are level, format (e.yaml:1:8)"],
   ["log: { __proto__: 1 }", "log.__proto__: is not a known key; the keys here are level, format (e.yaml:1:8)"],

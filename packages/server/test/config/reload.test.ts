@@ -1,3 +1,4 @@
+// cspell:ignore ngines
 import { describe, expect, test } from "vitest";
 import {
   applyReload,
@@ -98,6 +99,7 @@ api-keys: [{ name: a, key: key-number-one }]
   const loaded = read(`
 listen: { port: 2 }
 policy: random
+slo: { tpot: 20ms }
 engines: [http://a:1]
 discovery: { dns: ["a.test:80"] }
 log: { level: debug, format: pretty }
@@ -114,6 +116,7 @@ engines: [http://a:1]
 discovery:
   dns: ["a.test:80"]
 policy: random
+slo: { ttft: 3s, tpot: none }
 pools: [{ models: [m], policy: sticky }]
 models: { aliases: { a: y }, splits: { b: [{ model: y, weight: 1 }] } }
 api-keys: [{ name: b, key: key-number-two }]
@@ -155,6 +158,7 @@ mesh: { secret: mesh-secret-number-two-of-two, accepted-secrets: [mesh-secret-nu
     expect(taken.models).toEqual({ ...running.models, aliases: { a: "y" } });
     expect(taken.apiKeys).toEqual(loaded.apiKeys);
     expect(taken.pools).toEqual(loaded.pools);
+    expect(taken.slo).toEqual({ ttftMs: 2_000, tpotMs: 20 });
     expect(taken.listen.port).toBe(1);
   });
 

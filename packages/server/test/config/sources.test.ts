@@ -86,6 +86,15 @@ test.each([
   ]);
 });
 
+test("a flag or variable of a setting that was replaced is answered with the one that replaced it", () => {
+  expect(problemsIn(() => loadConfig({ env: { ESPALIER_POLICY_OBJECTIVE: "e2e" } }))).toEqual([
+    "ESPALIER_POLICY_OBJECTIVE: is replaced by ESPALIER_SLO_TPOT",
+  ]);
+  expect(problemsIn(() => loadConfig({ flags: { "--policy-objective": "e2e" } }))).toEqual([
+    "--policy-objective is replaced by --slo-tpot",
+  ]);
+});
+
 test.each([
   ["--listen-prot", "; did you mean --listen-port?"],
   ["--engines", "; did you mean --engine?"],
@@ -175,7 +184,6 @@ const samples: Readonly<Record<string, string>> = {
   "engine-tls.verify": "false",
   plugins: "/plugins/mine.mjs",
   "policy.name": "random",
-  "policy.objective": "e2e",
   "policy.load-factor": "3.5",
   "policy.points-per-weight": "7",
   "policy.max-idle-seconds": "7",
@@ -207,6 +215,8 @@ const samples: Readonly<Record<string, string>> = {
   "policy.cpu-credit": "0.7",
   "policy.disk-credit": "0.7",
   "policy.external-credit": "0.7",
+  "slo.ttft": "7s",
+  "slo.tpot": "none",
   "session-key": "body:a",
   "admission.mode": "off",
   "admission.default-class": "batch",
@@ -333,7 +343,6 @@ const companions: Readonly<Record<string, string>> = {
   "policy.session-free-requests": "policy: sticky",
   "policy.prefix-tokens": "policy: prefix_hash",
   "policy.foreign-request-tokens": "policy: least_tokens",
-  "policy.objective": "policy: predicted_latency",
   "policy.near-tie-tokens": "policy: least_work",
   "policy.adapter-load-tokens": "policy: least_work",
   "policy.cache-threshold": "policy: cache_aware",

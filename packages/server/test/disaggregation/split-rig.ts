@@ -9,7 +9,7 @@ import {
   silentMeter,
 } from "@espalier/core";
 import type { SideOutcome, SideRequest, Target } from "@espalier/engines";
-import { createPolicy } from "@espalier/policies";
+import { createPolicy, defaultObjectives } from "@espalier/policies";
 import {
   createRetryBudget,
   createRetryMeters,
@@ -130,6 +130,7 @@ function planOf(fleet: ScriptedFleet, body: object): PlannedRequest {
     ...{ model: "m", policy: createPolicy("least_work"), upstreamHeaders: ["authorization", "Bearer engines"] },
     forwardAuthorization: false,
     holdMs: 0,
+    objectivesOf: () => defaultObjectives,
   };
   return {
     ...{

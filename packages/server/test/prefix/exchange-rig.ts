@@ -1,5 +1,5 @@
 import { createSeededRandom, EspalierError, silentLogger, silentTracer } from "@espalier/core";
-import { createCandidateSet, createPolicy } from "@espalier/policies";
+import { createCandidateSet, createPolicy, defaultObjectives } from "@espalier/policies";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import {
   createCacheMeters,
@@ -148,6 +148,7 @@ export async function exchangeRig({ quality = "none", loadAdapter }: ExchangeRig
     upstreamHeaders: ["authorization", "Bearer engines"],
     forwardAuthorization: false,
     holdMs: 0,
+    objectivesOf: () => defaultObjectives,
   };
   const context = {
     clock,

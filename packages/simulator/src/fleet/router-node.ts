@@ -8,7 +8,13 @@ import {
   type Scheduler,
 } from "@espalier/core";
 import type { ReplicaPorts } from "@espalier/mesh";
-import { type CustomPolicies, createPolicy, createPolicyWithout, type PolicyFailed } from "@espalier/policies";
+import {
+  type CustomPolicies,
+  createPolicy,
+  createPolicyWithout,
+  type Objectives,
+  type PolicyFailed,
+} from "@espalier/policies";
 import type { AdmissionSettings, EngineOrder } from "@espalier/routing";
 import type { MemoryNetwork } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
@@ -92,7 +98,8 @@ export function refused(endMs: number, error: string): FrontOutcome {
 
 export interface RouterFactoryOptions {
   readonly policy: string;
-  readonly policyOptions: Readonly<Record<string, number | string>>;
+  readonly policyOptions: Readonly<Record<string, number>>;
+  readonly objectives: Objectives;
   readonly customPolicies: CustomPolicies | undefined;
   /** The part of `predicted_latency`, the policy, that is left out. */
   readonly without: string | undefined;
@@ -152,6 +159,7 @@ export function createSimRouter(options: RouterFactoryOptions, node: RouterNode)
   return new SimRouter({
     ...{ view, targets, clock, trueClock, scheduler, random, scrapeMs },
     policy: decides,
+    objectives: options.objectives,
     admission: options.admission,
     engineOrder: options.engineOrder,
     split: options.split,

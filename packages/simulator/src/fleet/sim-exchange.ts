@@ -255,12 +255,15 @@ const nixlAlone = { allows: ({ name }: { readonly name: string }): boolean => na
 
 function routedRequest(router: SimRouter, request: SimRequest): RoutedRequest {
   const { promptTokens, session, adapter } = request;
+  const { objectives, policy } = router.options;
   const features = {
     promptTokens,
     expectedOutputTokens: expectedOutputTokens(request),
     sessionKey: `session-${session}`,
-    prefixKey: prefixKeyOf(request, router.options.policy.prefixKeyTokens),
+    prefixKey: prefixKeyOf(request, policy.prefixKeyTokens),
     adapter,
+    sloTtftMs: objectives.ttftMs,
+    sloTpotMs: objectives.tpotMs,
   };
   return { features, prompt: router.readsPrefixes ? promptOf(request) : undefined, canPull: router.canPull };
 }

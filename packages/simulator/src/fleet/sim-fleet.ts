@@ -1,7 +1,7 @@
 import { createSeededRandom, type EngineRole, type Logger, type Meter, type Random } from "@espalier/core";
 import type { EngineParameters, PullLimits } from "@espalier/engine-model";
 import type { ReplicaPorts } from "@espalier/mesh";
-import type { CustomPolicies } from "@espalier/policies";
+import { type CustomPolicies, defaultObjectives, type Objectives } from "@espalier/policies";
 import type { AdmissionSettings, EngineOrder } from "@espalier/routing";
 import { createMemoryNetwork, createVirtualTime, type MemoryNetwork, type VirtualTime } from "@espalier/testing";
 import type { SimRequest } from "../clients/workload.ts";
@@ -33,7 +33,9 @@ export interface SimFleetOptions {
   readonly startedRouters?: number;
   /** A policy by name, `clusterip`, or the name of a published system. */
   readonly policy: string;
-  readonly policyOptions?: Readonly<Record<string, number | string>>;
+  readonly policyOptions?: Readonly<Record<string, number>>;
+  /** What routers go by; `defaultObjectives` unless given. */
+  readonly objectives?: Objectives;
   /** Policies that are not in the catalogue, by name. What one throws ends the run. */
   readonly customPolicies?: CustomPolicies;
   /** The part of `predicted_latency`, the policy, that is left out. */
@@ -99,7 +101,7 @@ export class SimFleet implements FleetControls {
   readonly #rival: Rival | undefined;
 
   constructor(options: SimFleetOptions) {
-    const { seed, timing, policy, policyOptions = {}, sharing, placement } = options;
+    const { seed, timing, policy, policyOptions = {}, objectives = defaultObjectives, sharing, placement } = options;
     if (placement && policy === clusterIp) throw new RangeError(`${clusterIp} has no regions`);
     const createRival = rivalOf(policy);
     if (createRival && !placement && !nearRivalNames.includes(policy)) throw new RangeError(`${policy} needs regions`);
@@ -124,7 +126,8 @@ export class SimFleet implements FleetControls {
     if (placement && hasLinks) this.#setDistances(placement);
     const delayed = hasLinks ? undefined : createDelayedTier({ ...options, engines: this.engines, clock, scheduler });
     this.#factory = {
-      ...{ policy, policyOptions, engines: this.engines, events: this.events, timing, placement, seed, delayed },
+      ...{ policy, policyOptions, objectives },
+      ...{ engines: this.engines, events: this.events, timing, placement, seed, delayed },
       ...{ network: this.network, trueClock: clock },
       seeds: this.routerNodes.slice(0, 3).map(({ address }) => address),
       wrapPorts: options.wrapPorts,

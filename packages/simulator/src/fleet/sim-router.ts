@@ -1,6 +1,6 @@
 import { type Cancel, type Clock, type Random, type Scheduler, silentMeter } from "@espalier/core";
 import type { ImportedPrompt } from "@espalier/engine-model";
-import type { Policy } from "@espalier/policies";
+import type { Objectives, Policy } from "@espalier/policies";
 import type { SplitThresholdOptions } from "@espalier/routing";
 import {
   type Admission,
@@ -40,6 +40,7 @@ interface SimRouterOptions {
   readonly view: RouterView;
   readonly targets: readonly SimTarget[];
   readonly policy: Policy;
+  readonly objectives: Objectives;
   /** The router's own clock. */
   readonly clock: Clock;
   /** Measures outcomes: clients do not share the router's clock. */

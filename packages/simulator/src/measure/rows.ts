@@ -1,6 +1,7 @@
+import type { Objectives } from "@espalier/policies";
 import type { RunOptions, RunRecord } from "../run.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
-import { type Objectives, type ReplayRow, summarize } from "../workload/index.ts";
+import { type ReplayRow, summarize } from "../workload/index.ts";
 import { sendingSpan, toRequestResult } from "./results.ts";
 
 /** Upper bounds of the cached share in a run: see `createBoundsMeter`. */

@@ -32,9 +32,12 @@ const llmdRule = object({}, { minPullTokens: count, draws: boolean });
 const threshold: Read<number> = (value, field, fail) =>
   value === "never" ? Number.POSITIVE_INFINITY : countOrNone(value, field, fail);
 
-const policyOptions = record<number | string>((value, field, fail) =>
-  typeof value === "string" ? value : number(value, field, fail),
-);
+const policyOptions = record(number);
+
+/** Milliseconds, or `none`. */
+const objective: Read<number> = (value, field, fail) =>
+  value === "none" ? Number.POSITIVE_INFINITY : positive(value, field, fail);
+const slo = object({}, { ttftMs: objective, tpotMs: objective });
 
 const anyObject: Read<Readonly<Record<string, unknown>>> = plainObject;
 
@@ -43,7 +46,7 @@ const variantFields = object(
   {
     ...{ preset, engines, routers, cells, topology, scale: positive, parameters, admission: boolean, policyOptions },
     ...{ maxColdWaitS: seconds, engineOrder: oneOf(...engineOrders), roles: list(role), appliesBalance: boolean },
-    ...{ splitTokens: threshold, llmdRule, clients: anyObject },
+    ...{ splitTokens: threshold, llmdRule, slo, clients: anyObject },
   },
 );
 

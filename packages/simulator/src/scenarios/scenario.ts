@@ -1,5 +1,6 @@
 import type { EngineRole } from "@espalier/core";
 import type { EngineParameters, PresetName } from "@espalier/engine-model";
+import type { Objectives } from "@espalier/policies";
 import type { EngineOrder } from "@espalier/routing";
 import type { Workload } from "../clients/workload.ts";
 import type { FaultName } from "../faults.ts";
@@ -106,7 +107,9 @@ export interface ScenarioVariant {
   /** What `epp_weighted` has of llm-d's router besides its rule: whether and how it pulls. */
   readonly llmdRule?: LlmdRule;
   /** Settings for the policies that use them. */
-  readonly policyOptions?: Readonly<Record<string, number | string>>;
+  readonly policyOptions?: Readonly<Record<string, number>>;
+  /** Objectives that routers go by where they are not the default's. They do not change what rows are judged by. */
+  readonly slo?: Partial<Objectives>;
   /** Replaces the scenario's own. */
   createWorkload?(options: WorkloadOptions): Workload;
 }

@@ -14,13 +14,11 @@ export {
   traceFormats,
 } from "./read-trace.ts";
 export {
-  type Objectives,
   percentile,
   type ReplayRow,
   type RequestResult,
   type RunLabels,
   summarize,
-  usualObjectives,
 } from "./summarize.ts";
 export {
   blockText,

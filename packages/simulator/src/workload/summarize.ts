@@ -1,3 +1,5 @@
+import { defaultObjectives, type Objectives } from "@espalier/policies";
+
 /** The outcome of one request of a run. Times are real milliseconds on one clock. */
 export interface RequestResult {
   readonly index: number;
@@ -40,21 +42,12 @@ export interface RunLabels {
   readonly seed?: number;
 }
 
-/** What an answer has to keep for its user: the first token within `ttftS`, and the others every `tpotS` on average. */
-export interface Objectives {
-  readonly ttftS: number;
-  readonly tpotS: number;
-}
-
-/** Those of an interactive chat. */
-export const usualObjectives: Objectives = { ttftS: 2, tpotS: 0.05 };
-
 export interface RunContext extends RunLabels {
   /** Seconds of the simulated engines per real second; 1 for real engines. */
   readonly speed: number;
   /** Running plus waiting requests of every engine, one entry per sample in time. */
   readonly loadSamples?: readonly ArrayLike<number>[];
-  /** `usualObjectives` by default. */
+  /** `defaultObjectives` unless given. */
   readonly objectives?: Objectives | undefined;
 }
 
@@ -111,7 +104,7 @@ export interface ReplayRow extends RunLabels, LatencyFigures {
  * from its first request to its last end.
  */
 export function summarize(results: readonly RequestResult[], context: RunContext): ReplayRow {
-  const { speed, loadSamples, objectives = usualObjectives, ...labels } = context;
+  const { speed, loadSamples, objectives = defaultObjectives, ...labels } = context;
   const good = succeeded(results);
   const durationS = (spanMs(results) * speed) / 1_000;
   const measured = {
@@ -173,7 +166,7 @@ const tpotMs = ({ firstTokenMs, endMs, outputTokens }: RequestResult): number =>
   outputTokens > 1 ? (endMs - firstTokenMs) / (outputTokens - 1) : Number.NaN;
 
 function goodputShare(results: readonly RequestResult[], { speed, objectives }: Measure): number {
-  const [ttftMs, mostTpotMs] = [objectives.ttftS, objectives.tpotS].map((seconds) => (1_000 * seconds) / speed);
+  const [ttftMs, mostTpotMs] = [objectives.ttftMs, objectives.tpotMs].map((engineMs) => engineMs / speed);
   const kept = results.filter(
     (result) =>
       result.error === undefined && result.firstTokenMs - result.startMs <= ttftMs! && !(tpotMs(result) > mostTpotMs!),

@@ -1,5 +1,5 @@
 import { createSeededRandom, type EngineRole } from "@espalier/core";
-import { createPolicy, type PolicyName } from "@espalier/policies";
+import { createPolicy, defaultObjectives, type PolicyName } from "@espalier/policies";
 import type { AdmissionSettings, EngineOrder, Placement, PrefixKnowledge } from "@espalier/routing";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { createDelayedTier } from "../../src/delayed/delayed-tier.ts";
@@ -81,6 +81,7 @@ export async function createRouterRig({
     ...{ view: view.value, targets, clock, trueClock: clock, scheduler, scrapeMs: 1_000 },
     random: createSeededRandom(3),
     policy: createPolicy(policy),
+    objectives: defaultObjectives,
     admission,
     engineOrder,
     split,

@@ -1,3 +1,5 @@
+// cspell:ignore numpy
+import { defaultObjectives } from "@espalier/policies";
 import { describe, expect, test } from "vitest";
 import { percentile, type RequestResult, summarize } from "../../src/workload/index.ts";
 import { maxClassRows } from "../../src/workload/summarize.ts";
@@ -141,14 +143,21 @@ describe("errors", () => {
 
 describe("goodput is the share of all requests", () => {
   const answer = { startMs: 0, firstTokenMs: 2_000, endMs: 2_500, outputTokens: 11 };
+  const none = { ttftMs: Number.POSITIVE_INFINITY, tpotMs: Number.POSITIVE_INFINITY };
   const share = (objectives = {}, ...results: readonly Partial<RequestResult>[]) =>
-    row(results, { objectives: { ttftS: 2, tpotS: 0.05, ...objectives } }).goodput_share;
+    row(results, { objectives: { ...defaultObjectives, ...objectives } }).goodput_share;
 
   test.each([
     ["whose first token came in time, and the others as often, to the millisecond", {}, answer, 1],
-    ["and not of those whose first token came later", { ttftS: 1.999 }, answer, 0],
-    ["nor of those whose other tokens came less often", { tpotS: 0.0499 }, answer, 0],
-    ["of one token, for which only its time counts", { tpotS: 0 }, { ...answer, outputTokens: 1 }, 1],
+    ["and not of those whose first token came later", { ttftMs: 1_999 }, answer, 0],
+    ["nor of those whose other tokens came less often", { tpotMs: 49.9 }, answer, 0],
+    ["of one token, for which only its time counts", { tpotMs: 0 }, { ...answer, outputTokens: 1 }, 1],
+    [
+      "and where there are no objectives, of all that were answered",
+      none,
+      { ...answer, firstTokenMs: 9_000, endMs: 99_000 },
+      1,
+    ],
     ["nor of those that failed", {}, { ...answer, error: "engine_error" }, 0],
   ] as const)("%s", (_, objectives, result, expected) => {
     expect(share(objectives, result)).toBe(expected);

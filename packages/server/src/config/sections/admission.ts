@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { choice, duration, flag, integer, list, number, section, size, text } from "../schema-builders.ts";
+import { ownSlo } from "./slo.ts";
 
 const className = (description: string) =>
   text({
@@ -32,6 +33,7 @@ const classes = list(
         maximum: "24h",
       }),
     ),
+    slo: ownSlo("of the class", "those of the request's model"),
     "on-miss": choice(["reject", "demote"], {
       description:
         "What happens to a request that would miss its deadline: `reject` answers 429, `demote` moves it to the next lower class.",

@@ -6,7 +6,7 @@ const tierCredits = ["cpu-credit", "disk-credit", "external-credit"] as const;
 
 /** The policies by name, each with the options that it takes. */
 export const policyOptions = {
-  predicted_latency: ["objective", "foreign-request-tokens", ...tierCredits],
+  predicted_latency: ["foreign-request-tokens", ...tierCredits],
   least_work: ["near-tie-tokens", "adapter-load-tokens", "foreign-request-tokens", ...tierCredits],
   epp_weighted: [
     "queue-weight",
@@ -73,15 +73,6 @@ const tierCredit = (description: string) =>
   );
 
 const optionSchemas = {
-  objective: Type.Optional(
-    Type.Unsafe<string>({
-      type: "string",
-      enum: ["balanced", "ttft", "e2e", "throughput"],
-      description:
-        "`predicted_latency`: what to optimize: time to first token (`ttft`), time to the end of the answer (`e2e`), tokens per second (`throughput`), or all of them (`balanced`). Default: balanced.",
-      espalier: { kind: "text", expected: "one of balanced, ttft, e2e, throughput" },
-    }),
-  ),
   "load-factor": Type.Optional(
     Type.Unsafe<number>({
       anyOf: [{ const: 0 }, { type: "number", minimum: 1, maximum: 1_000 }],
@@ -264,7 +255,7 @@ const optionSchemas = {
 /** A policy by name. Options that were not set are absent: the policy has its own defaults. */
 export interface PolicyConfig {
   readonly name: string;
-  readonly options: Readonly<Record<string, number | string>>;
+  readonly options: Readonly<Record<string, number>>;
 }
 
 /**
@@ -290,7 +281,7 @@ const policySection = (description: string) =>
       }),
       ...optionSchemas,
     },
-    { shorthand: "name", aliases: policyAliases },
+    { shorthand: "name", aliases: policyAliases, replaced: { objective: "slo.tpot" } },
   );
 
 const sglang = (name: string): Alias => ({ name, of: "SGLang and SMG", isFlag: true });

@@ -3,6 +3,7 @@ import { Type } from "typebox";
 import { duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
 import { compiled } from "../settings-of.ts";
 import { policyOf } from "./policies.ts";
+import { ownSlo } from "./slo.ts";
 
 const modelName = (description: string) => text({ description, maxLength: 256 });
 
@@ -23,6 +24,7 @@ export const pools = list(
       maxItems: 1_000,
     }),
     policy: Type.Optional(policyOf("Routing policy of the pool. Default: the general `policy`.")),
+    slo: ownSlo("of the pool's models", "the general `slo`"),
     "engine-api-key": Type.Optional(
       text({
         description: "API key that the router sends to the pool's engines, as `authorization: Bearer`.",

@@ -1,5 +1,5 @@
 // `npm run docs`: writes the documents that are made from the code, the tables of the migration guide, and the
-// figures that other documents than BENCHMARKS show: from the last run of `npm run bench -- peers --json > docs/benchmarks/peers.json`,
+// figures of benchmarks that other documents show: from the last run of `npm run bench -- peers --json > docs/benchmarks/peers.json`,
 // and from docs/benchmarks/figures.json.
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";

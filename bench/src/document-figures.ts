@@ -1,12 +1,12 @@
-/** The part of the report of `npm run bench -- peers --json` whose figures stand outside of BENCHMARKS. */
+/** The part of the report of `npm run bench -- peers --json` whose figures stand outside of its page. */
 export interface MeasuredPeers {
   readonly rows: readonly { readonly name: string; readonly cpu_us_4k?: number; readonly cpu_us_48k?: number }[];
 }
 
-/** An entry of `docs/benchmarks/figures.json`: a figure as BENCHMARKS has it, in which section, and the command that makes it there. */
+/** An entry of `docs/benchmarks/figures.json`: a figure as a page of benchmarks has it, in which section, and the command that makes it there. */
 export interface KeptFigure {
   readonly figure: string;
-  /** Anchor of the section's heading. */
+  /** The page in `docs/benchmarks` and the anchor of the section's heading: `PAGE.md#ANCHOR`. */
   readonly section: string;
   readonly command: string;
 }
@@ -16,7 +16,7 @@ const shownPeers = ["espalier", "smg", "sglang-router"];
 const marked = /(<!-- figure: ([\w.-]+) -->)[^<\n]*(<!-- \/figure -->)/g;
 
 /**
- * The figures that documents may name, as text by name: those that BENCHMARKS has, and `cpu.PRODUCT` of a report, in
+ * The figures that documents may name, as text by name: those that pages of benchmarks have, and `cpu.PRODUCT` of a report, in
  * microseconds a request of 4 KB and of 48 KB.
  *
  * @throws Error when the report lacks a product's figures

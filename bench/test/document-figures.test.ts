@@ -25,8 +25,9 @@ test("every named figure has a place in a document", () => {
   expect([...figures.keys()].filter((name) => !texts.includes(`<!-- figure: ${name} -->`))).toEqual([]);
 });
 
-test.each(Object.entries(kept))("%s and the command that makes it are in its section of BENCHMARKS", (_name, each) => {
-  const section = sectionOf(read("docs/BENCHMARKS.md"), each.section);
+test.each(Object.entries(kept))("%s and the command that makes it are in its section of a page", (_name, each) => {
+  const [page = "", anchor = ""] = each.section.split("#");
+  const section = sectionOf(read(`docs/benchmarks/${page}`), anchor);
   expect(section).toMatch(new RegExp(`(?<![\\d.,])${each.figure.replaceAll(".", "\\.")}(?![\\d.,]*\\d)`));
   expect(section).toContain(each.command);
 });

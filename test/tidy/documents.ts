@@ -243,3 +243,89 @@ export function checkFigures(tree: Tree, exceptions = settings): string[] {
   for (const [file, figure] of unused) found.push(`${file}:1 no longer has "${figure}": drop the exception`);
   return found;
 }
+
+const summary = "docs/BENCHMARKS.md";
+const benchmarkPages = "docs/benchmarks/";
+const publishedFigures = `${benchmarkPages}published.md`;
+
+/**
+ * BENCHMARKS links every page of `docs/benchmarks`. A figure in a table of BENCHMARKS is in a page that its section
+ * links to. What `published.md` says to be reproduced and ours is in a page that its row links to.
+ */
+export function checkBenchmarks(tree: Tree): string[] {
+  const text = tree.get(summary) ?? "";
+  const linked = new Set(pagesIn(summary, text));
+  const unlinked = [...tree.keys()]
+    .filter((path) => path.startsWith(benchmarkPages) && isDocument(path) && !linked.has(path))
+    .map((path) => `${path}:1 is not linked from ${summary}: add it to the list of pages`);
+  return [
+    ...unlinked,
+    ...sectionsOf(text).flatMap((section) =>
+      tableRows(section).flatMap(({ line, cells }) =>
+        figuresMissing(
+          tree,
+          { file: summary, line },
+          cells.slice(1).map(({ cell }) => cell),
+          pagesIn(summary, section),
+        ),
+      ),
+    ),
+    ...tableRows(tree.get(publishedFigures) ?? "").flatMap(({ line, cells }) =>
+      figuresMissing(
+        tree,
+        { file: publishedFigures, line },
+        cells.filter(({ header }) => /^(reproduced|ours)$/.test(header)).map(({ cell }) => cell),
+        pagesIn(publishedFigures, line),
+      ),
+    ),
+  ];
+}
+
+const sectionsOf = (text: string): readonly string[] => text.split(/^(?=## )/m);
+
+/** The documents that a text links to. */
+const pagesIn = (file: string, text: string): readonly string[] =>
+  linksOf(text)
+    .map(({ target }) => posix.join(posix.dirname(file), target.split("#")[0] ?? ""))
+    .filter(isDocument);
+
+interface TableRow {
+  readonly line: string;
+  readonly cells: readonly { readonly header: string; readonly cell: string }[];
+}
+
+function tableRows(text: string): readonly TableRow[] {
+  return [...text.matchAll(/^(\|.*\|)\n\|[-|: ]+\|\n((?:\|.*\|\n?)*)/gm)].flatMap(([, head = "", body = ""]) => {
+    const headers = cellsOf(head);
+    return body
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => ({ line, cells: cellsOf(line).map((cell, at) => ({ header: headers[at] ?? "", cell })) }));
+  });
+}
+
+const cellsOf = (line: string): readonly string[] =>
+  line
+    .slice(1, -1)
+    .split("|")
+    .map((cell) => cell.trim());
+
+interface Place {
+  readonly file: string;
+  readonly line: string;
+}
+
+function figuresMissing(
+  tree: Tree,
+  { file, line }: Place,
+  cells: readonly string[],
+  pages: readonly string[],
+): string[] {
+  const figuresIn = (text: string): readonly string[] => text.match(/\d(?:[\d,.]*\d)?/g) ?? [];
+  const known = new Set(pages.flatMap((page) => figuresIn(tree.get(page) ?? "")));
+  const text = tree.get(file) ?? "";
+  return cells
+    .flatMap((cell) => figuresIn(blankCode(cell).replace(/\]\([^)]*\)/g, "]")))
+    .filter((figure) => !known.has(figure))
+    .map((figure) => violation(file, text, text.indexOf(line), `has ${figure}, which no linked page has: correct it`));
+}

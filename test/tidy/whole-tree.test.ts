@@ -1,6 +1,6 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { checkCommands, checkFeedReasons, checkFigures, checkLinks, checkTests } from "./documents.ts";
+import { checkBenchmarks, checkCommands, checkFeedReasons, checkFigures, checkLinks, checkTests } from "./documents.ts";
 import { checkFolders } from "./folders.ts";
 import { productionFlags, runKnip } from "./knip.ts";
 import { checkInstallScripts, checkPlatforms } from "./lock.ts";
@@ -31,6 +31,7 @@ const checks: Readonly<Record<string, (tree: Tree) => readonly string[]>> = {
   "operators are told what each reason of a feed's state means": checkFeedReasons,
   "tests that documents name exist, and each section of the threat model names some": checkTests,
   "measured figures of documents are in BENCHMARKS, or made from its data": checkFigures,
+  "BENCHMARKS links every page of benchmarks, and has its figures from them": checkBenchmarks,
 };
 
 test.each(Object.entries(checks))("%s", (_name, check) => {

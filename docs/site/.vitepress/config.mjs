@@ -80,7 +80,9 @@ const sidebar = [
     ["What it does", "docs/why/features"],
     ["What it is not", "docs/why/what-it-is-not"],
     ["Questions", "docs/why/questions"],
+    ["Why a CRDT mesh", "docs/why/crdt-mesh"],
     ["Benchmarks", "docs/BENCHMARKS"],
+    ["The numbers you have read", "docs/benchmarks/published"],
     ["Decisions", "docs/decisions/README"],
   ]),
   section("Project", [
@@ -150,6 +152,10 @@ const resolveForPages = {
   },
 };
 
+/** What the search knows of a page. Tables of benchmarks would drown what people look for, so BENCHMARKS leads to them. */
+const searchText = (source, env, markdown) =>
+  env.relativePath.startsWith("docs/benchmarks/") ? "" : markdown.render(source, env);
+
 export default {
   title: "Espalier",
   description: "A router tier for LLM engines",
@@ -178,7 +184,7 @@ export default {
       { text: "Reference", link: "/docs/CONFIGURATION" },
       { text: "Glossary", link: "/docs/GLOSSARY" },
     ],
-    search: { provider: "local" },
+    search: { provider: "local", options: { _render: searchText } },
     outline: [2, 3],
   },
   vite: {

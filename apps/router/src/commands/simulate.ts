@@ -111,7 +111,7 @@ export function registerSimulate(program: Command): void {
     .option("--jobs <n>", "runs at a time (default: as many as there are cores)")
     .option(
       "--report",
-      "run all scenarios, or the one that is named, and rewrite their part of docs/BENCHMARKS.md; 30 minutes at most. " +
+      "run all scenarios, or the named one, and write the result of each into docs/benchmarks; 30 minutes at most. " +
         "With ablation: write docs/benchmarks/ablation.md",
     )
     .option("--quick", "a report, or worst-case, in at most 3 minutes; ablation with the same cases")
@@ -170,11 +170,10 @@ function someOf(names: readonly string[]): string {
 async function report({ scenario: only, isQuick, jobs, traces }: ReportCommand): Promise<void> {
   const isWhole = await writeReport({
     plan: reportPlan.filter(({ scenario: name }) => only === undefined || name === only),
-    isWhole: only === undefined,
     isQuick,
     size: jobs,
     budgetMs: isQuick ? reportBudgetMs.quick : reportBudgetMs.full,
-    docs: "docs",
+    pages: "docs/benchmarks",
     traces,
     signal: abortOnSignal(),
   });

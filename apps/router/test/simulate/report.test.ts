@@ -1,15 +1,10 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { medianRows, scenario, scenarioNames } from "@espalier/simulator";
 import { beforeEach, expect, onTestFinished, test, vi } from "vitest";
-import {
-  type ReportSection,
-  renderReport,
-  replaceReport,
-  replaceSection,
-  writeReport,
-} from "../../src/simulate/report.ts";
+import { type ScenarioResult, withResult, writeReport } from "../../src/simulate/report.ts";
 import { commandOf, reportBudgetMs, reportPlan } from "../../src/simulate/report-plan.ts";
 import type { SimJob } from "../../src/simulate/run-job.ts";
 import { planKnees, planRuns } from "../../src/simulate/run-plan.ts";
@@ -56,115 +51,117 @@ test("an entry names its command", () => {
   );
 });
 
-const sectionOf = (scenario: string, command = `npx espalier simulate ${scenario}`): ReportSection => {
+const resultOf = (name: string, command = `npx espalier simulate ${name}`): ScenarioResult => {
   const outcomes = [1, 2, 3].map((seed) => outcomeOf(jobOf({ seed })).row);
+  const fleet = { preset: "h100-32b-tp2", parameters: {}, engines: 8, routers: 1 } as const;
   return {
-    ...{ scenario, summary: "A summary.", command, medians: medianRows(outcomes) },
-    ...{ tables: [{ title: "More", headers: ["a", "b"], lines: [["x|y", "1"]] }], plot: "benchmarks/rag.svg" },
-    remarks: ["Something is missing."],
+    ...{ scenario: { name, summary: "A summary.", notes: ["A note.", "Another."], fleet }, command },
+    ...{ medians: medianRows(outcomes), plot: `${name}.svg`, remarks: ["Something is missing."] },
+    tables: [{ title: "More", headers: ["a", "b"], lines: [["x|y", "1"]] }],
   };
 };
-const rendered = (): string => renderReport([sectionOf("rag")], "npx espalier simulate --report");
 
-test("a section: its command, medians with their extremes, other tables, the plot, what is missing", () => {
-  const text = rendered();
-  expect(text).toContain("```sh\nnpx espalier simulate --report\n```");
-  expect(text).toContain("### rag\n\nA summary.\n\n```sh\nnpx espalier simulate rag\n```");
+test("a result: setup, command, medians with their extremes, other tables, the plot, what is missing", () => {
+  const text = withResult("# rag\n", resultOf("rag"));
+  expect(text).toMatch(
+    /^# rag\n\n<!-- simulate:begin -->\n## Setup\n\nA summary\.\n\nFleet: 8 engines of preset `h100-32b-tp2`, 1 router,/,
+  );
+  expect(text).toContain("\n\nA note.\n\nAnother.\n\n## Result\n\n```sh\nnpx espalier simulate rag\n```");
   expect(text).toMatch(/\| policy \| engines \| routers \| sharing \| requests \|.*\n\|---\|/);
   expect(text).toMatch(/\| least_work \| 8 \| 2 \| mesh \| 100 \| 0 \| 2\.200 \(2\.100 \.\. 2\.300\) \|/);
   expect(text).not.toContain("ttft/oracle");
   expect(text).toContain("8 engines: an infinite shared cache would hold 75.0 %");
   expect(text).toContain("More:\n\n| a | b |\n|---|---|\n| x\\|y | 1 |\n");
-  expect(text).toContain("![rag: plots of the table's runs](benchmarks/rag.svg)");
-  expect(text).toContain("\n\nSomething is missing.");
-  expect(text).toBe(text.trimEnd());
+  expect(text).toContain("![rag: plots of the table's runs](rag.svg)");
+  expect(text).toMatch(/\n\nSomething is missing\.\n<!-- simulate:end -->\n$/);
 });
 
-test("the report takes the place of the earlier one, and of nothing else", () => {
-  const before = "# B\n\nintro\n\n";
-  const after = "\n\n## Other\n\ntext\n";
-  const first = replaceReport(`${before}<!-- simulate:begin -->\nold\n<!-- simulate:end -->${after}`, "new $& text");
-  expect(first).toBe(`${before}<!-- simulate:begin -->\nnew $& text\n<!-- simulate:end -->${after}`);
-  expect(replaceReport(first, "newer")).toBe(first.replace("new $& text", () => "newer"));
+test("a result takes the place of the earlier one, and of nothing else", () => {
+  const before = "# rag\n\nA question?\n\n";
+  const after = "\n\n## Reading\n\ntext $& text\n";
+  const first = withResult(`${before}<!-- simulate:begin -->\nold\n<!-- simulate:end -->${after}`, resultOf("rag"));
+  expect(first.startsWith(`${before}<!-- simulate:begin -->\n## Setup\n`)).toBe(true);
+  expect(first.endsWith(`<!-- simulate:end -->${after}`)).toBe(true);
+  const second = withResult(first, resultOf("rag", "another $& command"));
+  expect(second).toBe(first.replace("npx espalier simulate rag", () => "another $& command"));
 });
 
-test("a document without marks gets the report at its end, and keeps it there", () => {
-  const first = replaceReport("# B\n\nintro\n\n\n", "one");
-  expect(first).toBe("# B\n\nintro\n\n<!-- simulate:begin -->\none\n<!-- simulate:end -->\n");
-  expect(replaceReport(first, "two")).toBe(first.replace("one", "two"));
-});
-
-test("one section takes the place of the scenario's earlier one, or comes behind the others", () => {
-  const report = renderReport(
-    ["rag", "evict", "toolagent"].map((name) => sectionOf(name)),
-    "all",
-  );
-  const document = replaceReport("# B\n\n## Other\n", report);
-  const changed = replaceSection(document, sectionOf("evict", "another command"));
-  expect(changed).toBe(document.replace("npx espalier simulate evict", "another command"));
-  expect(replaceSection(changed, sectionOf("evict"))).toBe(document);
-  const more = replaceSection(document, sectionOf("baseten-4"));
-  expect(more.indexOf("### baseten-4")).toBeGreaterThan(more.indexOf("### toolagent"));
-  expect(replaceSection(more, sectionOf("baseten-4"))).toBe(more);
-  expect(() => replaceSection("# B\n", sectionOf("rag"))).toThrow("no report yet");
+test("a page without marks gets the result at its end, and keeps it there", () => {
+  const first = withResult("# rag\n\nA question?\n\n\n", resultOf("rag"));
+  expect(first).toMatch(/^# rag\n\nA question\?\n\n<!-- simulate:begin -->\n## Setup\n/);
+  expect(withResult(first, resultOf("rag"))).toBe(first);
 });
 
 test.each(["<!-- simulate:begin -->", "<!-- simulate:end -->", "<!-- simulate:end --> <!-- simulate:begin -->"])(
-  "marks that are not in pairs are told: %s",
+  "marks that are not in pairs are an error: %s",
   (marks) => {
-    expect(() => replaceReport(`# B\n${marks}\n`, "one")).toThrow("not in pairs");
+    expect(() => withResult(`# B\n${marks}\n`, resultOf("rag"))).toThrow("the page of rag has");
   },
 );
 
-function docsFolder(document?: string): string {
+test("every page with a result is that of a scenario", () => {
+  const folder = fileURLToPath(new URL("../../../../docs/benchmarks", import.meta.url));
+  const withMarks = readdirSync(folder).filter(
+    (name) => name.endsWith(".md") && readFileSync(join(folder, name), "utf8").includes("<!-- simulate:begin -->"),
+  );
+  expect(withMarks.length).toBeGreaterThan(30);
+  expect(withMarks.filter((name) => !scenarioNames.includes(name.replace(/\.md$/, "")))).toEqual([]);
+});
+
+function pagesFolder(pages: Readonly<Record<string, string>> = {}): string {
   const folder = mkdtempSync(join(tmpdir(), "espalier-report-"));
   onTestFinished(() => rmSync(folder, { recursive: true }));
-  if (document !== undefined) writeFileSync(join(folder, "BENCHMARKS.md"), document);
+  for (const [name, page] of Object.entries(pages)) writeFileSync(join(folder, `${name}.md`), page);
   return folder;
 }
 
-const options = (docs: string) => ({
+const pageOf = (pages: string, name: string): string => readFileSync(join(pages, `${name}.md`), "utf8");
+
+const options = (pages: string) => ({
   plan: [
     { scenario: "rag", flags: { policy: "least_work", seeds: "3" }, quick: { seeds: "1" } },
     { scenario: "toolagent", flags: { policy: "random", load: "0.5" }, quick: {} },
   ],
-  isWhole: true,
   isQuick: false,
   size: 2,
   budgetMs: 60_000,
-  docs,
-  traces: docs,
+  pages,
+  traces: pages,
   signal: new AbortController().signal,
 });
 
-test("a report is written into the document, with a plot for each scenario", async () => {
-  const docs = docsFolder("# B\n");
-  expect(await writeReport(options(docs))).toBe(true);
-  const text = readFileSync(join(docs, "BENCHMARKS.md"), "utf8");
-  expect(text).toMatch(/^# B\n\n<!-- simulate:begin -->\n/);
-  expect(text).toContain("npx espalier simulate rag --policy least_work --seeds 3\n");
-  expect(text).toMatch(/\| random \| 0\.5 \|/);
+test("each scenario's result goes into its page, with a plot beside it; other pages stay", async () => {
+  const pages = pagesFolder({ rag: "# rag\n\nWhat for?\n", evict: "# evict\n" });
+  expect(await writeReport(options(pages))).toBe(true);
+  expect(pageOf(pages, "rag")).toMatch(/^# rag\n\nWhat for\?\n\n<!-- simulate:begin -->\n## Setup\n/);
+  expect(pageOf(pages, "rag")).toContain("npx espalier simulate rag --policy least_work --seeds 3\n");
+  expect(pageOf(pages, "toolagent")).toMatch(/^# toolagent\n\n<!-- simulate:begin -->\n/);
+  expect(pageOf(pages, "toolagent")).toMatch(/\| random \| 0\.5 \|/);
+  expect(pageOf(pages, "evict")).toBe("# evict\n");
   for (const name of ["rag", "toolagent"]) {
-    expect(text).toContain(`](benchmarks/${name}.svg)`);
-    expect(readFileSync(join(docs, "benchmarks", `${name}.svg`), "utf8")).toMatch(/^<svg /);
+    expect(pageOf(pages, name)).toContain(`](${name}.svg)`);
+    expect(readFileSync(join(pages, `${name}.svg`), "utf8")).toMatch(/^<svg /);
   }
+  const notes = vi.mocked(process.stderr.write).mock.calls.join("");
+  expect(notes).toContain("toolagent.md is new: link it from docs/BENCHMARKS.md");
+  expect(notes).not.toContain("rag.md is new");
 });
 
-test("a quick one has fewer seeds, and says that it is one", async () => {
-  const docs = docsFolder("# B\n");
-  await writeReport({ ...options(docs), isQuick: true });
-  const text = readFileSync(join(docs, "BENCHMARKS.md"), "utf8");
-  expect(text).toContain("npx espalier simulate --report --quick\n");
-  expect(text).toContain("npx espalier simulate rag --policy least_work --seeds 1\n");
+test("a quick one has fewer seeds, and its command says so", async () => {
+  const pages = pagesFolder();
+  await writeReport({ ...options(pages), isQuick: true });
+  expect(pageOf(pages, "rag")).toContain("npx espalier simulate rag --policy least_work --seeds 1\n");
 });
 
-test("without a document nothing is run", async () => {
-  await expect(writeReport(options(docsFolder()))).rejects.toThrow("run it in a clone of the repository");
+test("without the folder of the pages nothing is run", async () => {
+  await expect(writeReport(options(join(pagesFolder(), "benchmarks")))).rejects.toThrow(
+    "run it in a clone of the repository",
+  );
   expect(runTasks).not.toHaveBeenCalled();
 });
 
-test("what is missing is said: a trace, runs that failed, and what there was no time for", async () => {
-  const docs = docsFolder("# B\n");
+test("a page says what is missing of its runs; without a trace it stays as it is, and the reason is printed", async () => {
+  const pages = pagesFolder({ "mooncake-conversation": "# kept\n" });
   vi.mocked(runTasks).mockImplementationOnce(async (tasks, { onFailure, onResult }) => {
     onFailure(0, new Error("it broke"));
     onResult(1, outcomeOf(tasks[1] as ReturnType<typeof jobOf>) as never);
@@ -173,56 +170,59 @@ test("what is missing is said: a trace, runs that failed, and what there was no 
     { scenario: "rag", flags: { policy: "random", seeds: "3" }, quick: {} },
     { scenario: "mooncake-conversation", flags: {}, quick: {} },
   ];
-  expect(await writeReport({ ...options(docs), plan })).toBe(false);
-  const text = readFileSync(join(docs, "BENCHMARKS.md"), "utf8");
-  expect(text).toContain("1 of its runs failed: it broke.");
-  expect(text).toContain("The time of the report was up: 1 of its 3 runs are missing.");
-  expect(text).toContain(`Not run: ${join(docs, "conversation_trace.jsonl.gz")} is not there.`);
+  expect(await writeReport({ ...options(pages), plan })).toBe(false);
+  expect(pageOf(pages, "rag")).toContain("1 of its runs failed: it broke.");
+  expect(pageOf(pages, "rag")).toContain("The time of the report was up: 1 of its 3 runs are missing.");
+  expect(pageOf(pages, "mooncake-conversation")).toBe("# kept\n");
+  expect(vi.mocked(process.stderr.write).mock.calls.join("")).toContain(
+    `mooncake-conversation keeps its page. ${join(pages, "conversation_trace.jsonl.gz")} is not there.`,
+  );
 });
 
 test("a scenario that takes too long is cut short, and leaves time for those after it", async () => {
-  const docs = docsFolder("# B\n");
+  const pages = pagesFolder({ rag: "# kept\n" });
   vi.mocked(runTasks).mockImplementationOnce(
     (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => resolve())),
   );
   const entry = (name: string) => ({ scenario: name, flags: { policy: "random" }, quick: {} });
   const plan = ["rag", "evict", "session-affinity", "baseten-4"].map(entry);
   // Three quarters of the time are the first one's. What is left is enough for runs that end at once.
-  expect(await writeReport({ ...options(docs), plan, budgetMs: 2_000 })).toBe(false);
-  const text = readFileSync(join(docs, "BENCHMARKS.md"), "utf8");
-  expect(text.match(/The time of the report was up/g)).toHaveLength(1);
-  expect(text).toMatch(/### rag[^#]*The time of the report was up: 1 of its 1 runs are missing\./);
-  expect(text).toContain("](benchmarks/baseten-4.svg)");
+  expect(await writeReport({ ...options(pages), plan, budgetMs: 2_000 })).toBe(false);
+  expect(pageOf(pages, "rag")).toBe("# kept\n");
+  expect(vi.mocked(process.stderr.write).mock.calls.join("")).toContain(
+    "rag keeps its page. The time of the report was up: 1 of its 1 runs are missing.",
+  );
+  expect(pageOf(pages, "baseten-4")).toContain("](baseten-4.svg)");
 });
 
 test("what was measured before the time was up is there", async () => {
-  const docs = docsFolder("# B\n");
+  const pages = pagesFolder();
   vi.mocked(runTasks).mockImplementationOnce(async (tasks, { signal, onResult }) => {
     onResult(0, outcomeOf(tasks[0] as ReturnType<typeof jobOf>) as never);
     await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
   });
   const plan = [{ scenario: "rag", flags: { policy: "random", seeds: "2" }, quick: {} }];
-  expect(await writeReport({ ...options(docs), plan, budgetMs: 300 })).toBe(false);
-  const text = readFileSync(join(docs, "BENCHMARKS.md"), "utf8");
-  expect(text).toContain("| random | 8 | 2 | none | 100 |");
-  expect(text).toContain("1 of its 2 runs are missing.");
+  expect(await writeReport({ ...options(pages), plan, budgetMs: 300 })).toBe(false);
+  expect(pageOf(pages, "rag")).toContain("| random | 8 | 2 | none | 100 |");
+  expect(pageOf(pages, "rag")).toContain("1 of its 2 runs are missing.");
 });
 
 test("a knee that was not found in time is said", async () => {
-  const docs = docsFolder("# B\n");
+  const pages = pagesFolder({ rag: "# kept\n" });
   vi.mocked(runTasks).mockImplementationOnce(
     (_, { signal }) => new Promise((resolve) => signal.addEventListener("abort", () => resolve())),
   );
   const plan = [{ scenario: "rag", flags: { load: "0.5" }, quick: {} }];
-  expect(await writeReport({ ...options(docs), plan, budgetMs: 100 })).toBe(false);
-  expect(readFileSync(join(docs, "BENCHMARKS.md"), "utf8")).toContain("was up before its knee was found.");
+  expect(await writeReport({ ...options(pages), plan, budgetMs: 100 })).toBe(false);
+  expect(pageOf(pages, "rag")).toBe("# kept\n");
+  expect(vi.mocked(process.stderr.write).mock.calls.join("")).toContain("was up before its knee was found.");
 });
 
-test("ended by Ctrl-C, the document stays as it is", async () => {
-  const docs = docsFolder("# B\n");
+test("ended by Ctrl-C, the page of the scenario under way stays as it is, and none is begun after it", async () => {
+  const pages = pagesFolder({ rag: "# kept\n" });
   const controller = new AbortController();
   vi.mocked(runTasks).mockImplementation(async () => controller.abort());
-  expect(await writeReport({ ...options(docs), signal: controller.signal })).toBe(false);
-  expect(readFileSync(join(docs, "BENCHMARKS.md"), "utf8")).toBe("# B\n");
-  expect(existsSync(join(docs, "benchmarks"))).toBe(false);
+  expect(await writeReport({ ...options(pages), signal: controller.signal })).toBe(false);
+  expect(readdirSync(pages)).toEqual(["rag.md"]);
+  expect(pageOf(pages, "rag")).toBe("# kept\n");
 });

@@ -77,7 +77,7 @@ const scenarioFields = object(
 const usualPolicies = ["round_robin", "predicted_latency"];
 
 const read: Read<Scenario> = (value, field, fail) => {
-  const { notes: _, clients: written, syntheticTrace, variants = [], ...rest } = scenarioFields(value, field, fail);
+  const { clients: written, syntheticTrace, variants = [], ...rest } = scenarioFields(value, field, fail);
   const own = clients(written, "clients", fail);
   const context = { ...rest, syntheticTrace };
   return {

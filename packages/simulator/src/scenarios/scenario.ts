@@ -122,6 +122,8 @@ export interface Scenario {
   readonly name: string;
   /** For people, in one or two sentences. */
   readonly summary: string;
+  /** Where its values are from, and what was assumed: a paragraph each, for its page. */
+  readonly notes?: readonly string[];
   readonly fleet: ScenarioFleet;
   /**
    * Policies compared when the user names none: the published baseline first, then the source's own, the default policy

@@ -49,7 +49,7 @@ const metrics = [
   "nodejs_eventloop_lag_max_seconds 0.025",
   "nodejs_eventloop_lag_p99_seconds 0.012",
 ].join("\n");
-const target = { target: "a", life: "1.2", sequence: 7, isComplete: true, digest: "ab" };
+const target = { target: "a", epoch: "1.2", sequence: 7, isComplete: true, digest: "ab" };
 
 test("a sample is read off the pages of a router, facts only where they are complete", () => {
   const targets = [target, { ...target, target: "b", digest: null }, { ...target, target: "c", isComplete: false }];
@@ -140,7 +140,7 @@ test("the load counts answers, and what is lost apart from what a kill cut", asy
   expect((await loadOver([{ ...begun, engine: "another" }])).failed).toBe(1);
   // Not once the head of its answer had come.
   const headed = { ...failed("status 502"), errorCode: "upstream_reset" };
-  const by = (worker: string) => ({ ...headed, headers: { "x-espalier-failed-worker": worker } });
+  const by = (engine: string) => ({ ...headed, headers: { "x-espalier-failed-engine": engine } });
   expect(await loadOver([by("killed")])).toMatchObject({ failed: 0, cutByKills: 1 });
   expect(await loadOver([by("another")])).toMatchObject({ failed: 1, cutByKills: 0 });
   expect(await loadOver([{ ...by("killed"), errorCode: "upstream_timeout" }])).toMatchObject({ failed: 1 });

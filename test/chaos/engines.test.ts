@@ -39,10 +39,10 @@ beforeAll(async () => {
 });
 
 const usable = async (): Promise<number> => {
-  const { workers } = await router.ask<{ workers: readonly { targets: readonly { usable: boolean }[] }[] }>(
-    "/admin/workers",
+  const { engines } = await router.ask<{ engines: readonly { targets: readonly { usable: boolean }[] }[] }>(
+    "/admin/engines",
   );
-  return workers.filter(({ targets }) => targets[0]?.usable).length;
+  return engines.filter(({ targets }) => targets[0]?.usable).length;
 };
 
 const untilUsable = (count: number): Promise<unknown> =>

@@ -80,7 +80,7 @@ test("when the sockets of an engine's events are lost its feed is stale at once,
   // Who reads along sees its own sockets at once, and what the facts are worth by what their owner says.
   const isNoneComplete = async (): Promise<boolean> => {
     const views = await Promise.all(feeds.routers.map((router) => router.mesh()));
-    return views.flatMap(({ targets }) => targets).every(({ worth }) => worth !== "complete");
+    return views.flatMap(({ targets }) => targets).every(({ quality }) => quality !== "complete");
   };
   const isStale = areAll("stale");
   await since().within(50, "stale feeds", async () => (await isStale()) && (await isNoneComplete()));

@@ -32,7 +32,7 @@ export async function haveEqualFacts(viewers: readonly RouterProcess[]): Promise
 }
 
 function isSettled({ facts, targets }: MeshPage): boolean {
-  return facts.settled === facts.targets && targets.every(({ worth }) => worth === "complete");
+  return facts.settled === facts.targets && targets.every(({ quality }) => quality === "complete");
 }
 
 /** The router that reads most feeds, and the others. */

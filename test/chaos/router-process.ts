@@ -52,7 +52,7 @@ export interface MeshPage {
   readonly targets: readonly {
     readonly target: string;
     readonly owner: string | null;
-    readonly worth: string;
+    readonly quality: string;
     readonly progress: string;
     readonly sequence: number | null;
     readonly digest: string | null;

@@ -114,7 +114,7 @@ test("an engine that an operator drains at one router is drained at all; what is
   expect((await post(`${one!.url}/v1/completions`, { model: "tiny", prompt, max_tokens: 3 })).status).toBe(200);
   await since().within(2_000, "a later prompt of the same router", async () => (await placed()) > known);
   const read = await call(two!.url + path);
-  expect([read.status, read.headers["x-espalier-worker"]]).toEqual([200, made.headers["x-espalier-worker"]]);
+  expect([read.status, read.headers["x-espalier-engine"]]).toEqual([200, made.headers["x-espalier-engine"]]);
   expect(witness.requests.filter((request) => request.path === path)).toEqual([]);
 });
 

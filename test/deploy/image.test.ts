@@ -57,7 +57,7 @@ test("the pruned result starts, is ready before an engine, answers, and drains",
     headers: { "content-type": "application/json" },
     body: JSON.stringify({ model: "tiny", prompt: "hello", max_tokens: 4 }),
   });
-  expect([answer.status, answer.headers.get("x-espalier-worker")]).toEqual([200, new URL(url).host]);
+  expect([answer.status, answer.headers.get("x-espalier-engine")]).toEqual([200, new URL(url).host]);
 
   const metrics = await (await fetch(`${adminUrl}/metrics`)).text();
   for (const name of [

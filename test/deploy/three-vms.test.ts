@@ -53,23 +53,23 @@ async function ask({ url }: Router, messages: readonly unknown[]) {
   const response = await post(`${url}/v1/chat/completions`, messages);
   const body = (await response.json()) as { readonly choices: readonly { readonly message: unknown }[] };
   return {
-    worker: response.headers.get("x-espalier-worker"),
+    engine: response.headers.get("x-espalier-engine"),
     cachedTokens: Number(response.headers.get("x-espalier-cache-hit-tokens")),
     message: body.choices[0]?.message,
   };
 }
 
 /** Waits until a router knows where a conversation is: to ask it for an answer earlier would put it elsewhere as well. */
-async function untilKnown({ adminUrl }: Router, messages: readonly unknown[], worker: string | null): Promise<void> {
+async function untilKnown({ adminUrl }: Router, messages: readonly unknown[], engine: string | null): Promise<void> {
   const isKnown = async () => {
     const plan = (await (await post(`${adminUrl}/admin/explain?endpoint=chat`, messages)).json()) as {
       readonly choice: { readonly key: string } | null;
       readonly candidates?: readonly { readonly key: string; readonly placement: unknown }[];
     };
-    const candidate = plan.candidates?.find(({ key }) => key === worker);
-    return candidate !== undefined && candidate.placement !== null && plan.choice?.key === worker;
+    const candidate = plan.candidates?.find(({ key }) => key === engine);
+    return candidate !== undefined && candidate.placement !== null && plan.choice?.key === engine;
   };
-  await waitFor(isKnown, { what: `the conversation at ${worker}`, deadlineMs: 20_000 });
+  await waitFor(isKnown, { what: `the conversation at ${engine}`, deadlineMs: 20_000 });
 }
 
 test("the three files make one mesh on one machine: a conversation goes on at another router where it began", async () => {
@@ -86,9 +86,9 @@ test("the three files make one mesh on one machine: a conversation goes on at an
   const first = await ask(routers[0]!, messages);
   messages.push(first.message, { role: "user", content: "And about walls." });
   for (const router of [routers[1]!, routers[2]!]) {
-    await untilKnown(router, messages, first.worker);
-    const { worker, cachedTokens } = await ask(router, messages);
-    expect([worker, cachedTokens > 0]).toEqual([first.worker, true]);
+    await untilKnown(router, messages, first.engine);
+    const { engine, cachedTokens } = await ask(router, messages);
+    expect([engine, cachedTokens > 0]).toEqual([first.engine, true]);
   }
 
   routers[2]!.kill("SIGINT");
@@ -98,7 +98,7 @@ test("the three files make one mesh on one machine: a conversation goes on at an
     return isWhole(one, 1) && isWhole(two, 1);
   };
   await waitFor(left, { what: "two routers that see each other", deadlineMs: 10_000 });
-  expect((await ask(routers[1]!, messages)).worker).toBe(first.worker);
+  expect((await ask(routers[1]!, messages)).engine).toBe(first.engine);
 });
 
 test("as they stand they need nothing, and differ in their own number only", () => {

@@ -89,7 +89,7 @@ export const dashboardStates: readonly DashboardState[] = [
     name: "no-engine",
     rule: "no_engine",
     sentence: /^No engine is known: requests are refused with 503\.$/,
-    next: /^Add one with espalier workers add URL/,
+    next: /^Add one with espalier engines add URL/,
     begin: (rig) => rig.router("router-1"),
   },
   {
@@ -170,7 +170,7 @@ export const dashboardStates: readonly DashboardState[] = [
     next: /^Nothing, if you stopped it/,
     begin: (rig) => fleet(rig, 4, 2),
     async after({ routers, sims }) {
-      await routers[0]!.admin("PATCH", `/admin/workers/${encodeURIComponent(sims[2]!.id)}`, { draining: true });
+      await routers[0]!.admin("PATCH", `/admin/engines/${encodeURIComponent(sims[2]!.id)}`, { draining: true });
       void routers[1]!.router.drain.run({ delayMs: 600_000, graceMs: 0 });
       routers.splice(1);
     },

@@ -26,15 +26,15 @@ describe.skipIf(program === undefined)("a demo behind Envoy", () => {
     expect(greeting).toContain(`curl -N ${gateway}/v1/chat/completions`);
     const admins = Array.from(greeting.matchAll(/metrics (\S+)\/metrics/g), ([, url]) => url!);
     expect(admins).toHaveLength(3);
-    const workers = new Set<string | null>();
+    const engines = new Set<string | null>();
     for (let turn = 0; turn < 6; turn++) {
       await untilIdle(admins);
       const response = await sendPrinted(greeting);
       expect([response.status, response.headers.get("server")]).toEqual([200, "envoy"]);
       expect(await response.text()).toMatch(/data: \[DONE\]\n\n$/);
-      workers.add(response.headers.get("x-espalier-worker"));
+      engines.add(response.headers.get("x-espalier-engine"));
     }
-    expect(workers.size, "whichever router Envoy asked").toBe(1);
+    expect(engines.size, "whichever router Envoy asked").toBe(1);
 
     // Engines, three routers, Envoy and what ends it if the demo is killed.
     const children = childrenOf(running.pid);

@@ -36,8 +36,8 @@ test("what it prints can be pasted, and Ctrl-C ends every process at once", asyn
     expect((await fetch(`${url}/readyz`)).status).toBe(200);
     expect(await (await fetch(metrics!)).text()).toContain("espalier_requests_total");
   }
-  const [, admin = ""] = /npx espalier workers --admin (\S+)/.exec(greeting) ?? [];
-  const listed = await start(["workers", "--admin", admin]).ended;
+  const [, admin = ""] = /npx espalier engines --admin (\S+)/.exec(greeting) ?? [];
+  const listed = await start(["engines", "--admin", admin]).ended;
   expect(listed.stdout.trimEnd().split("\n")).toHaveLength(3);
 
   const children = childrenOf(program.pid);

@@ -20,13 +20,13 @@ test("900 clients at a router with 512 descriptors: as many are served as there 
   const flags = ["--engine", engine.url, "--listen-port", "0", "--admin-port", "0", "--health-interval", "100ms"];
   const router = start(["serve", ...flags], { openFiles: 512 });
   const [, url = "", adminUrl = ""] = await router.until(/serves at (\S+), metrics and admin at (\S+)/);
-  const worker = async () => {
-    const { json } = await call(`${adminUrl}/admin/workers`);
+  const view = async () => {
+    const { json } = await call(`${adminUrl}/admin/engines`);
     return (
-      json.workers as readonly { state: string; breaker: { state: string }; targets: { usable: boolean }[] }[]
+      json.engines as readonly { state: string; breaker: { state: string }; targets: { usable: boolean }[] }[]
     )[0]!;
   };
-  await waitFor(async () => (await worker()).targets[0]?.usable, { what: "a usable engine" });
+  await waitFor(async () => (await view()).targets[0]?.usable, { what: "a usable engine" });
 
   const clients: RawConnection[] = [];
   for (let at = 0; at < 900; at++) clients.push(await rawConnection(Number(new URL(url).port)));
@@ -40,7 +40,7 @@ test("900 clients at a router with 512 descriptors: as many are served as there 
     expect(answer).toMatch(/^HTTP\/1.1 503 [\s\S]*"(too_many_connections|out_of_descriptors)"/);
   const probes = engine.control.length;
   await waitFor(() => engine.control.length >= probes + 10, { what: "further probes" });
-  expect(await worker()).toMatchObject({ state: "up", breaker: { state: "closed" } });
+  expect(await view()).toMatchObject({ state: "up", breaker: { state: "closed" } });
 
   for (const { response } of held.splice(0)) response.end("data: [DONE]\n\n");
   for (const { socket } of clients) socket.destroy();

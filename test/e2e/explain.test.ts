@@ -30,7 +30,7 @@ test("a served request goes where it was explained to go, and why is said", asyn
     headers: { "content-type": "application/json", "x-session-id": "seven" },
     body,
   });
-  expect(served.headers.get("x-espalier-worker")).toBe(report.choice.key);
+  expect(served.headers.get("x-espalier-engine")).toBe(report.choice.key);
   expect([nowhere.code, nowhere.stdout]).toEqual([1, ""]);
   expect(nowhere.stderr).toContain("--admin names another address");
   expect([wrong.code, wrong.stdout]).toEqual([1, ""]);

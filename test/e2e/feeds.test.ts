@@ -8,7 +8,7 @@ import { type Serving, serveWithFeeds } from "./serving.ts";
 const publishing = { tokenizer: "espalier-tiny", speed: 100, parameters: { blockSize: 16 } } as const;
 
 interface Turn {
-  readonly worker: string | null;
+  readonly engine: string | null;
   readonly predicted: number;
   readonly cached: number;
   readonly promptTokens: number;
@@ -27,7 +27,7 @@ async function chat(router: Serving, messages: readonly object[]): Promise<Turn>
     readonly choices: readonly { readonly message: { readonly content: string } }[];
   };
   return {
-    worker: response.headers.get("x-espalier-worker"),
+    engine: response.headers.get("x-espalier-engine"),
     predicted: Number(response.headers.get("x-espalier-cache-hit-tokens")),
     cached: usage.prompt_tokens_details?.cached_tokens ?? 0,
     promptTokens: usage.prompt_tokens,
@@ -65,7 +65,7 @@ test("a served chat with long turns, tokenised by a thread, is predicted exactly
     turns.push(turn);
     await untilHeard(router, urls);
   }
-  expect(new Set(turns.map(({ worker }) => worker)).size).toBe(1);
+  expect(new Set(turns.map(({ engine }) => engine)).size).toBe(1);
   expect(turns.map(({ predicted }) => predicted)).toEqual(turns.map(({ cached }) => cached));
   for (const turn of turns.slice(1)) expect(turn.cached).toBeGreaterThan(0.5 * turn.promptTokens);
   expect(router.stderr()).not.toMatch(/"level":"?(warn|error|40|50)/);
@@ -79,12 +79,12 @@ test("a served chat with long turns, tokenised by a thread, is predicted exactly
   expect(header).toMatch(
     /^target +state +why +read by +role here +endpoint +messages +sequence +blocks +floating +gaps +restarts +lag \(ms\)$/,
   );
-  const busy = rows.find((row) => row.startsWith(String(turns[0]!.worker)))!.split(/ {2,}/);
+  const busy = rows.find((row) => row.startsWith(String(turns[0]!.engine)))!.split(/ {2,}/);
   expect(busy.slice(1, 6)).toEqual([
     ...["live", "complete", "-", "-"],
     expect.stringMatching(/^tcp:\/\/127\.0\.0\.1:\d+$/),
   ]);
-  const known = feeds.find(({ target }) => target === turns[0]!.worker)!.blocks.gpu;
+  const known = feeds.find(({ target }) => target === turns[0]!.engine)!.blocks.gpu;
   expect(known).toBeGreaterThanOrEqual(Math.floor(turns[3]!.promptTokens / 16));
   expect(Number(busy[8]!.replaceAll(",", ""))).toBe(known);
 });

@@ -12,7 +12,7 @@ const commands: readonly (readonly [string, readonly string[]])[] = [
       "serve",
       "demo",
       "status",
-      "workers",
+      "engines",
       "explain",
       "check-config",
       "migrate",
@@ -28,12 +28,12 @@ const commands: readonly (readonly [string, readonly string[]])[] = [
   ["demo", ["Engines:", "Routers:", "Load:", "--engine <url>", "--policy <name>", "--duration <time>"]],
   ["status", ["--admin <url>", "--key <key>", "--json", "--watch [seconds]", "ESPALIER_ADMIN_URL"]],
   ["reload", ["--admin <url>", "--key <key>", "--json", "SIGHUP"]],
-  ["workers", ["list", "add", "remove", "drain", "undrain"]],
-  ["workers add", ["<url>", "--id <id>", "--model <name>", "--role <role>", "--label <", "--admin <url>", "--json"]],
-  ["workers remove", ["<id>", "--admin <url>", "--json"]],
-  ["workers list", ["--admin <url>", "--json"]],
-  ["workers drain", ["<id>", "--admin <url>", "--json"]],
-  ["workers undrain", ["<id>", "--admin <url>", "--json"]],
+  ["engines", ["list", "add", "remove", "drain", "undrain"]],
+  ["engines add", ["<url>", "--id <id>", "--model <name>", "--role <role>", "--label <", "--admin <url>", "--json"]],
+  ["engines remove", ["<id>", "--admin <url>", "--json"]],
+  ["engines list", ["--admin <url>", "--json"]],
+  ["engines drain", ["<id>", "--admin <url>", "--json"]],
+  ["engines undrain", ["<id>", "--admin <url>", "--json"]],
   ["explain", ["--admin <url>", "--file <file>", "--endpoint <name>", "--header <", "--key <key>", "--json"]],
   ["check-config", ["--config <file>", "--json", "Listen: ", "--engine <"]],
   ["migrate", ["<input...>", "--from <name>", "llm-d (EndpointPickerConfig)", "smg (flags of SMG", "--json"]],
@@ -70,12 +70,13 @@ test("the version, for people and for programs", async () => {
 
 const mistakes: readonly (readonly [readonly string[], RegExp])[] = [
   [[], /^Usage: espalier/],
+  [["workers", "list"], /error: espalier: "workers" is not one of serve, .*; it is named engines now/],
   [["servve"], /error: unknown command 'servve'\n\(Did you mean serve\?\)/],
   [["serve", "--listen-prot", "1"], /error: unknown option '--listen-prot'\n\(Did you mean .*--listen-port/],
   [["replay"], /error: required option '--trace <file>' not specified/],
   [["demo", "--policy", "robin"], /option '--policy <name>' argument 'robin' is invalid. Allowed choices are random, /],
   [["demo", "--duration", "10"], /error: --duration must be a length of time such as 500ms, 30s or 2m, not "10"\n$/],
-  [["workers", "drain"], /error: missing required argument 'id'/],
+  [["engines", "drain"], /error: missing required argument 'id'/],
 ];
 
 test("who calls it wrongly is told how on standard error, with exit code 2", async () => {

@@ -30,7 +30,7 @@ async function serve(engineUrls: readonly string[], ...args: string[]): Promise<
 
 interface Reply {
   readonly status: number;
-  readonly worker: string | undefined;
+  readonly engine: string | undefined;
   readonly text: string;
 }
 
@@ -44,8 +44,8 @@ function ask(url: string, body?: object): Promise<Reply> {
       response.setEncoding("utf8").on("data", (piece: string) => {
         text += piece;
       });
-      const worker = response.headers["x-espalier-worker"];
-      response.on("end", () => resolve({ status: response.statusCode ?? 0, worker: worker as string, text }));
+      const engine = response.headers["x-espalier-engine"];
+      response.on("end", () => resolve({ status: response.statusCode ?? 0, engine: engine as string, text }));
       response.on("error", reject);
     });
     sent.on("error", reject).end(body ? JSON.stringify(body) : undefined);
@@ -112,7 +112,7 @@ async function checkConversations(group: Group): Promise<void> {
     const first = await ask(`${group.url}/v1/chat/completions`, chat(number, 1));
     const second = await ask(`${group.url}/v1/chat/completions`, chat(number, 2));
     expect([first.status, second.status]).toEqual([200, 200]);
-    if (first.worker === second.worker) same += 1;
+    if (first.engine === second.engine) same += 1;
   }
   // By chance it would be a quarter.
   expect(same).toBeGreaterThanOrEqual(conversations - 2);

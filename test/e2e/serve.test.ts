@@ -83,7 +83,7 @@ test("a running router tells how it is, lists its engines, and takes one out for
   const [status, json, table] = await Promise.all([
     run(["status", ...admin]),
     run(["status", "--json"], { env: { ESPALIER_ADMIN_URL: router.adminUrl } }),
-    run(["workers", ...admin]),
+    run(["engines", ...admin]),
   ]);
   expect(status).toMatchObject({ code: 0, stderr: "" });
   const { version } = JSON.parse(readFileSync("package.json", "utf8")) as { readonly version: string };
@@ -114,16 +114,16 @@ test("a running router tells how it is, lists its engines, and takes one out for
   ]);
 
   const [drained, last] = await Promise.all([
-    run(["workers", "drain", one, "--json", ...admin]),
-    run(["workers", "drain", other, ...admin]),
+    run(["engines", "drain", one, "--json", ...admin]),
+    run(["engines", "drain", other, ...admin]),
   ]);
   expect(JSON.parse(drained.stdout)).toMatchObject({ id: one, draining: true });
   expect(last.stdout).toContain("up, draining");
   const [notReady, listed, unknown, nowhere] = await Promise.all([
     run(["status", ...admin]),
-    run(["workers", "list", "--json", ...admin]),
-    run(["workers", "drain", "nobody", ...admin]),
-    run(["workers", "--admin", "http://127.0.0.1:1"]),
+    run(["engines", "list", "--json", ...admin]),
+    run(["engines", "drain", "nobody", ...admin]),
+    run(["engines", "--admin", "http://127.0.0.1:1"]),
   ]);
   expect(notReady).toMatchObject({ code: 1, stdout: expect.stringMatching(/^not ready: no engine is usable\n/) });
   expect(JSON.parse(listed.stdout)).toMatchObject([
@@ -131,11 +131,11 @@ test("a running router tells how it is, lists its engines, and takes one out for
     { id: other, draining: true },
   ]);
   expect(unknown).toMatchObject({ code: 1, stdout: "" });
-  expect(unknown.stderr).toMatch(/answered 404: No engine has this id. \(worker_not_found\)\nList the engines/);
+  expect(unknown.stderr).toMatch(/answered 404: No engine has this id. \(engine_not_found\)\nList the engines/);
   expect(nowhere).toMatchObject({ code: 1, stdout: "" });
   expect(nowhere.stderr).toContain("No router answers at http://127.0.0.1:1. Is it running?");
 
-  const undrained = await run(["workers", "undrain", one, "--json", ...admin]);
+  const undrained = await run(["engines", "undrain", one, "--json", ...admin]);
   expect(JSON.parse(undrained.stdout)).toMatchObject({ id: one, draining: false });
   expect((await fetch(`${router.url}/readyz`)).status).toBe(200);
 });

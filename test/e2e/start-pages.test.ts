@@ -129,7 +129,7 @@ test.for(pages)(
     if (computed && found) {
       const { prompt_tokens } = (JSON.parse(found.text) as { usage: { prompt_tokens: number } }).usage;
       const blocks = Math.floor(prompt_tokens / 16) * 16;
-      expect([computed.cachedTokens, found.cachedTokens, found.worker]).toEqual([0, blocks, computed.worker]);
+      expect([computed.cachedTokens, found.cachedTokens, found.engine]).toEqual([0, blocks, computed.engine]);
     }
 
     const chat = (body: object) => post(`${routers[0]!.url}/v1/chat/completions`, JSON.stringify(body));
@@ -141,9 +141,9 @@ test.for(pages)(
     const messages = [first, said, { role: "user", content: "And how far should the wires be from it?" }];
     const streamed = await chat({ model, max_tokens: 20, stream: true, messages });
     expect(streamed).toMatchObject({ status: 200, text: expect.stringMatching(/data: \[DONE\]\n\n$/) });
-    expect(streamed.worker).toBe(whole.worker);
+    expect(streamed.engine).toBe(whole.engine);
     expect(streamed.cachedTokens).toBeGreaterThan(64);
-    for (const name of ["status", "workers", "feeds"]) await runsWell([name]);
+    for (const name of ["status", "engines", "feeds"]) await runsWell([name]);
     for (const { program } of routers) {
       const { stderr } = program;
       const serious = stderr().match(/^.*"level":"(?:warn|error)".*$/gm) ?? [];
@@ -156,13 +156,13 @@ test.for(pages)(
 const complaints: Readonly<Record<string, RegExp>> = {
   doctor: /✗/,
   // Without a number of running requests, metrics are unread.
-  workers: /starting|unreachable|down|open|asleep|failed|up +closed +\d+ +-/,
+  engines: /starting|unreachable|down|open|asleep|failed|up +closed +\d+ +-/,
   feeds: /stale|replaying|partial|off/,
 };
 
 interface Answer {
   readonly status: number;
-  readonly worker: string | null;
+  readonly engine: string | null;
   readonly cachedTokens: number;
   readonly text: string;
 }
@@ -171,7 +171,7 @@ async function post(url: string, body: string): Promise<Answer> {
   const answer = await fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body });
   return {
     status: answer.status,
-    worker: answer.headers.get("x-espalier-worker"),
+    engine: answer.headers.get("x-espalier-engine"),
     cachedTokens: Number(answer.headers.get("x-espalier-cache-hit-tokens")),
     text: await answer.text(),
   };

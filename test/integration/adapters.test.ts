@@ -24,7 +24,7 @@ async function ask(router: RunningRouter, model: string): Promise<string> {
   const body = { model, prompt: `question for ${model}`, max_tokens: 2 };
   const answer = await post(`${router.url}/v1/completions`, body);
   expect(answer.status, answer.text).toBe(200);
-  return String(answer.headers["x-espalier-worker"]);
+  return String(answer.headers["x-espalier-engine"]);
 }
 
 async function loads(engines: readonly Sim[]): Promise<number> {
@@ -39,11 +39,11 @@ interface AdaptersOf {
 
 /** What a router knows of an engine's adapters. */
 async function known(router: RunningRouter, { id }: Sim): Promise<AdaptersOf | null> {
-  const workers = (await router.workers()) as unknown as readonly {
+  const engines = (await router.engines()) as unknown as readonly {
     readonly id: string;
     readonly targets: readonly { readonly adapters: AdaptersOf | null }[];
   }[];
-  return workers.find((worker) => worker.id === id)?.targets[0]?.adapters ?? null;
+  return engines.find((engine) => engine.id === id)?.targets[0]?.adapters ?? null;
 }
 
 describe("least_work", () => {
@@ -133,11 +133,11 @@ test("an adapter that an engine is told to load can be asked for once the router
 
 /** Prompt tokens that an engine has counted, as far as a router knows. */
 async function promptTokens(router: RunningRouter, { id }: Sim): Promise<number> {
-  const workers = (await router.workers()) as unknown as readonly {
+  const engines = (await router.engines()) as unknown as readonly {
     readonly id: string;
     readonly targets: readonly { readonly signals: { readonly prompt_tokens_total: number | null } }[];
   }[];
-  return workers.find((worker) => worker.id === id)?.targets[0]?.signals.prompt_tokens_total ?? 0;
+  return engines.find((engine) => engine.id === id)?.targets[0]?.signals.prompt_tokens_total ?? 0;
 }
 
 describe("adapters that the router has engines load", () => {

@@ -16,8 +16,8 @@ test("with an admin key everything but the probes asks for it", async () => {
     ["GET", "/metrics"],
     ["GET", "/admin/status"],
     ["GET", "/admin/config"],
-    ["GET", "/admin/workers"],
-    ["PATCH", `/admin/workers/${sim!.id}`],
+    ["GET", "/admin/engines"],
+    ["PATCH", `/admin/engines/${sim!.id}`],
   ] as const;
   for (const [method, path] of guarded) {
     const missing = await call(router.adminUrl + path, { method });
@@ -81,28 +81,28 @@ test("what clients send cannot add series to the metrics", async () => {
   expect(await series(2 + 2 * 20)).toBe(before);
 });
 
-test("workers are described, and one is taken out and put back", async () => {
+test("engines are described, and one is taken out and put back", async () => {
   const sims = await rig.sims(2);
   const router = await rig.router({ engines: sims.map(({ url }) => url), config: { policy: "round_robin" } });
   const [first, second] = sims;
-  expect((await router.workers()).map(({ id, url, state, models }) => ({ id, url, state, models }))).toEqual(
+  expect((await router.engines()).map(({ id, url, state, models }) => ({ id, url, state, models }))).toEqual(
     sims.map(({ id, url }) => ({ id, url, state: "up", models: ["tiny"] })),
   );
 
-  const drained = await router.admin("PATCH", `/admin/workers/${first!.id}`, { draining: true });
+  const drained = await router.admin("PATCH", `/admin/engines/${first!.id}`, { draining: true });
   expect([drained.status, drained.json.id, drained.json.draining]).toEqual([200, first!.id, true]);
   const url = `${router.url}/v1/chat/completions`;
-  for (let i = 0; i < 4; i++) expect((await post(url, chat())).headers["x-espalier-worker"]).toBe(second!.id);
-  await router.admin("PATCH", `/admin/workers/${second!.id}`, { draining: true });
+  for (let i = 0; i < 4; i++) expect((await post(url, chat())).headers["x-espalier-engine"]).toBe(second!.id);
+  await router.admin("PATCH", `/admin/engines/${second!.id}`, { draining: true });
   const nobody = await post(url, chat());
   expect([nobody.status, errorOf(nobody).code]).toEqual([503, "no_engine_available"]);
   expect((await call(`${router.url}/readyz`)).status).toBe(503);
 
-  await router.admin("PATCH", `/admin/workers/${encodeURIComponent(first!.id)}`, { draining: false });
-  expect((await post(url, chat())).headers["x-espalier-worker"]).toBe(first!.id);
+  await router.admin("PATCH", `/admin/engines/${encodeURIComponent(first!.id)}`, { draining: false });
+  expect((await post(url, chat())).headers["x-espalier-engine"]).toBe(first!.id);
 });
 
-test("a worker that is taken out finishes what it has", async () => {
+test("an engine that is taken out finishes what it has", async () => {
   let finish = (): void => {};
   const engine = await httpEngine(rig, ({ response }) => {
     response.writeHead(200, { "content-type": "text/event-stream" }).write("data: {}\n\n");
@@ -111,18 +111,18 @@ test("a worker that is taken out finishes what it has", async () => {
   const router = await rig.router({ engines: [engine.url] });
   const stream = openPost(`${router.url}/v1/chat/completions`, chat({ stream: true }));
   await stream.head;
-  await router.admin("PATCH", `/admin/workers/${engine.id}`, { draining: true });
-  expect((await router.workers())[0]?.targets[0]?.load.in_flight).toBe(1);
+  await router.admin("PATCH", `/admin/engines/${engine.id}`, { draining: true });
+  expect((await router.engines())[0]?.targets[0]?.load.in_flight).toBe(1);
   finish();
   expect((await stream.body).toString()).toMatch(/\[DONE\]/);
   await router.untilIdle();
 });
 
-test("a worker's id may be long and have slashes in it", async () => {
+test("an engine's id may be long and have slashes in it", async () => {
   const [sim] = await rig.sims(1);
   const id = `team/rack/${"e".repeat(118)}`;
   const router = await rig.router({ engines: [{ url: sim!.url, id }] });
-  const answer = await router.admin("PATCH", `/admin/workers/${encodeURIComponent(id)}`, { draining: true });
+  const answer = await router.admin("PATCH", `/admin/engines/${encodeURIComponent(id)}`, { draining: true });
   expect([answer.status, answer.json.id]).toEqual([200, id]);
 });
 
@@ -137,23 +137,23 @@ test.each<readonly [unknown, number, string, string | null]>([
 ])("PATCH with %j: %i %s", async (body, status, code, param) => {
   const [sim] = await rig.sims(1);
   const router = await rig.router({ engines: [sim!.url] });
-  const answer = await router.admin("PATCH", `/admin/workers/${sim!.id}`, body);
+  const answer = await router.admin("PATCH", `/admin/engines/${sim!.id}`, body);
   expect([answer.status, errorOf(answer)]).toMatchObject([status, { code, param }]);
-  expect((await router.workers())[0]?.draining).toBe(false);
+  expect((await router.engines())[0]?.draining).toBe(false);
 });
 
-test("a worker that does not exist: 404, and so for other paths", async () => {
+test("an engine that does not exist: 404, and so for other paths", async () => {
   const router = await rig.router();
-  const worker = await router.admin("PATCH", "/admin/workers/nobody", { draining: true });
-  expect([worker.status, errorOf(worker)]).toEqual([
+  const engine = await router.admin("PATCH", "/admin/engines/nobody", { draining: true });
+  expect([engine.status, errorOf(engine)]).toEqual([
     404,
-    { message: expect.any(String), type: "not_found_error", param: null, code: "worker_not_found" },
+    { message: expect.any(String), type: "not_found_error", param: null, code: "engine_not_found" },
   ]);
   for (const method of ["GET", "DELETE"]) {
-    const answer = await router.admin(method, "/admin/workers/nobody");
-    expect([answer.status, errorOf(answer).code]).toEqual([404, "worker_not_found"]);
+    const answer = await router.admin(method, "/admin/engines/nobody");
+    expect([answer.status, errorOf(answer).code]).toEqual([404, "engine_not_found"]);
   }
-  for (const path of ["/v1/models", "/v1/chat/completions", "/admin", "/admin/workers/x/y"]) {
+  for (const path of ["/v1/models", "/v1/chat/completions", "/admin", "/admin/engines/x/y"]) {
     const answer = await router.admin("GET", path);
     expect([answer.status, errorOf(answer).code]).toEqual([404, "path_not_found"]);
   }
@@ -199,7 +199,7 @@ test("probes answer on both listeners under every usual name", async () => {
     for (const { status, json } of await ask(path))
       expect([status, json]).toEqual([200, { status: "ready", reasons: [] }]);
   }
-  await router.admin("PATCH", `/admin/workers/${sim!.id}`, { draining: true });
+  await router.admin("PATCH", `/admin/engines/${sim!.id}`, { draining: true });
   for (const path of ["/readyz", "/health", "/readiness", "/ready"]) {
     for (const { status } of await ask(path)) expect(status).toBe(503);
   }

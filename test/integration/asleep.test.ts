@@ -11,21 +11,21 @@ afterEach(() => rig.close());
  * was sent there. Mechanism: health was all that decided whether an engine is usable.
  */
 
-interface Worker {
+interface Engine {
   readonly id: string;
   readonly state: string;
   readonly targets: readonly { readonly asleep: boolean; readonly usable: boolean }[];
 }
 
-const workers = async (router: RunningRouter): Promise<readonly Worker[]> =>
-  (await router.admin("GET", "/admin/workers")).json.workers as readonly Worker[];
+const engines = async (router: RunningRouter): Promise<readonly Engine[]> =>
+  (await router.admin("GET", "/admin/engines")).json.engines as readonly Engine[];
 
 const tell = async (sim: Sim, path: string): Promise<void> => {
   expect((await fetch(sim.url + path, { method: "POST" })).status).toBe(200);
 };
 
 async function untilAsleep(router: RunningRouter, count: number): Promise<void> {
-  const asleep = async () => (await workers(router)).filter(({ targets }) => targets[0]!.asleep).length;
+  const asleep = async () => (await engines(router)).filter(({ targets }) => targets[0]!.asleep).length;
   await waitFor(async () => (await asleep()) === count, { what: `${count} engines asleep` });
 }
 
@@ -38,9 +38,9 @@ test("an engine asleep gets no requests though it is healthy, and gets them agai
   await untilAsleep(router, 1);
   for (let at = 0; at < 12; at++) {
     const { status, headers } = await ask(router);
-    expect([status, headers["x-espalier-worker"]]).toEqual([200, sims[1]!.id]);
+    expect([status, headers["x-espalier-engine"]]).toEqual([200, sims[1]!.id]);
   }
-  expect((await workers(router)).map(({ state }) => state)).toEqual(["up", "up"]);
+  expect((await engines(router)).map(({ state }) => state)).toEqual(["up", "up"]);
   expect((await router.admin("GET", "/admin/status")).json).toMatchObject({
     ready: true,
     engines: 2,
@@ -57,7 +57,7 @@ test("an engine asleep gets no requests though it is healthy, and gets them agai
   await untilAsleep(router, 0);
   await tell(sims[1]!, "/sleep");
   await untilAsleep(router, 1);
-  expect((await ask(router)).headers["x-espalier-worker"]).toBe(sims[0]!.id);
+  expect((await ask(router)).headers["x-espalier-engine"]).toBe(sims[0]!.id);
 });
 
 test("while all engines are asleep requests get an error of its own, and the router is not ready", async () => {

@@ -34,7 +34,7 @@ test.each<readonly [string, string]>([
   ["POST", "/v1/chat/completions/more"],
   ["GET", "/v1//models"],
   ["GET", "/metrics"],
-  ["GET", "/admin/workers"],
+  ["GET", "/admin/engines"],
   ["PUT", "/%00"],
   ["GET", "/a*b"],
   ["GET", "/:id(^a+)+$)"],

@@ -10,7 +10,7 @@ afterEach(() => rig.close());
 const breaker = { "consecutive-failures": 3, open: "100ms", "max-open": "200ms", "successes-to-close": 2 };
 
 async function untilBreaker(router: RunningRouter, state: string): Promise<void> {
-  await waitFor(async () => (await router.workers())[0]?.breaker.state === state, { what: `${state} breaker` });
+  await waitFor(async () => (await router.engines())[0]?.breaker.state === state, { what: `${state} breaker` });
 }
 
 test("failed requests open an engine's breaker, and good trials close it", async () => {
@@ -24,7 +24,7 @@ test("failed requests open an engine's breaker, and good trials close it", async
   const statuses: number[] = [];
   for (let i = 0; i < 3; i++) statuses.push((await post(url, chat())).status);
   expect(statuses).toEqual([500, 500, 500]);
-  expect((await router.workers())[0]?.breaker.reason).toMatch(/^3 consecutive failures/);
+  expect((await router.engines())[0]?.breaker.reason).toMatch(/^3 consecutive failures/);
   const seen = (await sim!.state()).requests.length;
   const refused = await post(url, chat());
   if (refused.status === 503) {
@@ -95,7 +95,7 @@ test("429 is load and not failure: the breaker stays closed", async () => {
   const router = await rig.router({ engines: [sim!.url], config: { breaker } });
   await sim!.fault({ kind: "status", status: 429 });
   for (let i = 0; i < 8; i++) expect((await post(`${router.url}/v1/chat/completions`, chat())).status).toBe(429);
-  expect((await router.workers())[0]?.breaker.state).toBe("closed");
+  expect((await router.engines())[0]?.breaker.state).toBe("closed");
 });
 
 test("clients that go away say nothing about the engine", async () => {
@@ -108,7 +108,7 @@ test("clients that go away say nothing about the engine", async () => {
     await waitFor(() => engine.requests[i - 1]?.socket.destroyed, { what: "abort at the engine" });
   }
   await router.untilIdle();
-  expect((await router.workers())[0]?.breaker.state).toBe("closed");
+  expect((await router.engines())[0]?.breaker.state).toBe("closed");
 });
 
 /*
@@ -126,7 +126,7 @@ test("an engine that cuts its answers opens its breaker, although each of them b
   for (let i = 0; i < 4; i++) expect((await post(url, chat({ stream: true }))).status).toBe(200);
 
   expect((await post(url, chat({ stream: true }))).status).toBe(503);
-  expect((await router.workers())[0]?.breaker.reason).toMatch(/^4 of 8 requests failed, last: upstream_cut_short/);
+  expect((await router.engines())[0]?.breaker.reason).toMatch(/^4 of 8 requests failed, last: upstream_cut_short/);
 });
 
 test("when most engines look sick their breakers do not count, so that the last one is not buried", async () => {
@@ -136,8 +136,8 @@ test("when most engines look sick their breakers do not count, so that the last 
   const url = `${router.url}/v1/chat/completions`;
   for (const sim of sims.slice(0, 3)) await sim.fault({ kind: "sick" });
   for (let i = 0; i < 24; i++) await post(url, chat());
-  expect((await router.workers()).map(({ breaker: { state } }) => state)).toEqual(["open", "open", "open", "closed"]);
-  expect((await router.workers()).every(({ targets }) => targets[0]!.usable)).toBe(true);
+  expect((await router.engines()).map(({ breaker: { state } }) => state)).toEqual(["open", "open", "open", "closed"]);
+  expect((await router.engines()).every(({ targets }) => targets[0]!.usable)).toBe(true);
 
   for (const sim of sims) await sim.clearFaults();
   const shared = (await sims[3]!.state()).requests.length;

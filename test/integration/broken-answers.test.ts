@@ -88,7 +88,7 @@ const bodies: Readonly<Record<string, object>> = {
 };
 
 async function breakerOf(router: RunningRouter, id: string): Promise<string | undefined> {
-  return (await router.workers()).find((worker) => worker.id === id)?.breaker.state;
+  return (await router.engines()).find((engine) => engine.id === id)?.breaker.state;
 }
 
 test.each(broken)(
@@ -103,7 +103,7 @@ test.each(broken)(
     const passed: string[] = [];
     for (let at = 0; at < 20; at++) {
       const answer = await post(`${router.url}${path}`, body);
-      if (answer.headers["x-espalier-worker"] === bad.id) passed.push(answer.text);
+      if (answer.headers["x-espalier-engine"] === bad.id) passed.push(answer.text);
       else if (text !== "") expect(answer.text).toBe("{}");
     }
     expect(bad.requests.length).toBeLessThanOrEqual(6);
@@ -135,7 +135,7 @@ test.each([
     await full!.fault({ kind: "status", status: 503 });
     for (let at = 0; at < 12; at++) {
       const answer = await post(`${router.url}/v1/chat/completions`, chat({ stream: true, max_tokens: 3 }));
-      expect(answer.headers["x-espalier-worker"]).toBe(idle!.id);
+      expect(answer.headers["x-espalier-engine"]).toBe(idle!.id);
       expect(eventData(answer.text).at(-1)).toBe("[DONE]");
       expect(answer.text).not.toContain("error");
     }
@@ -174,7 +174,7 @@ test.each([
     let noticed = 0;
     for (let at = 0; at < 30; at++) {
       const answer = await post(`${router.url}/v1/chat/completions`, chat({ stream: true, max_tokens: 2 }));
-      if (answer.headers["x-espalier-worker"] === bad.id) noticed += 1;
+      if (answer.headers["x-espalier-engine"] === bad.id) noticed += 1;
       else expect(answer.status).toBe(200);
     }
     expect([noticed, bad.requests.length]).toEqual([3, 6]);

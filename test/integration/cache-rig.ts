@@ -75,8 +75,8 @@ export async function cacheRouter(
 }
 
 async function signalsOf(router: RunningRouter): Promise<readonly Readonly<Record<string, unknown>>[]> {
-  const workers = (await router.workers()) as unknown as readonly { readonly targets: readonly { signals: Json }[] }[];
-  return workers.flatMap(({ targets }) => targets.map(({ signals }) => signals));
+  const engines = (await router.engines()) as unknown as readonly { readonly targets: readonly { signals: Json }[] }[];
+  return engines.flatMap(({ targets }) => targets.map(({ signals }) => signals));
 }
 
 /**

@@ -5,7 +5,7 @@ import type { Sim } from "./rig.ts";
 /** What a client learns of one request and of the cache it met. */
 export interface Turn {
   readonly status: number;
-  readonly worker: string;
+  readonly engine: string;
   readonly attempts: number;
   readonly promptTokens: number;
   /** As the router predicted; NaN when it did not. */
@@ -28,7 +28,7 @@ export async function ask(router: Served, path: string, body: Json, headers = {}
   const details = (usage.prompt_tokens_details ?? usage.input_tokens_details ?? {}) as Json;
   return {
     status: answer.status,
-    worker: String(answer.headers["x-espalier-worker"]),
+    engine: String(answer.headers["x-espalier-engine"]),
     attempts: Number(answer.headers["x-espalier-attempts"]),
     promptTokens: Number(usage.prompt_tokens ?? usage.input_tokens),
     predicted: Number(answer.headers["x-espalier-cache-hit-tokens"] ?? Number.NaN),

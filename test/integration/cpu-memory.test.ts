@@ -24,7 +24,7 @@ interface Candidate {
   readonly key: string;
   readonly terms: Readonly<Record<string, number>>;
   readonly signals: Readonly<Record<string, number | null>>;
-  readonly facts: { readonly standing: string; readonly blocks: Json } | null;
+  readonly facts: { readonly quality: string; readonly blocks: Json } | null;
 }
 
 async function explained(router: RunningRouter, prompt: readonly number[]): Promise<readonly Candidate[]> {
@@ -73,14 +73,14 @@ describe("a prompt that is in the CPU memory of one of two engines", () => {
     const options = { clock };
     const router = await cacheRouter(rig, sims, { ...options, config: { policy: "least_work" } });
     const prompt = tokensOf(1, 400);
-    const { worker } = await ask(router, "/v1/completions", { prompt, max_tokens: 1 });
-    const holder = sims.find(({ id }) => id === worker)!;
+    const { engine } = await ask(router, "/v1/completions", { prompt, max_tokens: 1 });
+    const holder = sims.find(({ id }) => id === engine)!;
     await displace(holder);
     await untilHeard(router, sims);
     clock.advance(10_001);
 
     const own = (await explained(router, prompt)).find(({ key }) => key === holder.id)!;
-    expect(own.facts?.standing).toBe("complete");
+    expect(own.facts?.quality).toBe("complete");
     const { matchedTokens = 0, matchedCpuTokens = 0 } = own.signals;
     expect(matchedCpuTokens).toBeGreaterThan(300);
     expect(matchedTokens! + matchedCpuTokens!).toBe(384);
@@ -98,7 +98,7 @@ describe("a prompt that is in the CPU memory of one of two engines", () => {
     expect(terms(same)).toBe(400 - matchedTokens!);
 
     const again = await ask(router, "/v1/completions", { prompt, max_tokens: 1 });
-    expect(again).toMatchObject({ status: 200, worker: holder.id, predicted: 384, cached: 384 });
+    expect(again).toMatchObject({ status: 200, engine: holder.id, predicted: 384, cached: 384 });
     const { stats } = (await holder.state()) as unknown as { stats: Readonly<Record<string, number>> };
     expect(stats.loadedTokens).toBe(matchedCpuTokens);
   });
@@ -108,8 +108,8 @@ describe("a prompt that is in the CPU memory of one of two engines", () => {
     const routers = await meshRouters(rig, 2, sims);
     await untilRead(routers, 2);
     const prompt = tokensOf(1, 400);
-    const { worker } = await ask(routers[0]!, "/v1/completions", { prompt, max_tokens: 1 });
-    const holder = sims.find(({ id }) => id === worker)!;
+    const { engine } = await ask(routers[0]!, "/v1/completions", { prompt, max_tokens: 1 });
+    const holder = sims.find(({ id }) => id === engine)!;
     await displace(holder);
     await untilFolded(routers, sims);
     for (const router of routers) {

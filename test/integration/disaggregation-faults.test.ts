@@ -76,13 +76,13 @@ test.each(simulated)("%s: whatever fails before the answer, one engine gives it"
     // A connection that was used before is dialled once more.
     await faulty.fault({ count: 1, ...fault });
     const answer = await ask(router, longChat(name, { stream: true }));
-    expect([name, answer.status, answer.workers[0]]).toEqual([name, 200, "-"]);
+    expect([name, answer.status, answer.engines[0]]).toEqual([name, 200, "-"]);
     expect([name, answer.text.includes("[DONE]")]).toEqual([name, true]);
     expect([name, await countAll(router, reasons)]).toEqual([name, before + 1]);
     await faulty.clearFaults();
   }
   const healthy = await ask(router, longChat("at last"));
-  expect([healthy.status, healthy.workers]).toEqual([200, [prefill.id, decode.id]]);
+  expect([healthy.status, healthy.engines]).toEqual([200, [prefill.id, decode.id]]);
   await nothingLeaks(router, pair);
 });
 
@@ -110,8 +110,8 @@ test.each(simulated)("%s: a client that goes away leaves nothing behind at eithe
 });
 
 async function inFlight(router: RunningRouter, { id }: PairSim): Promise<number> {
-  const worker = (await router.workers()).find((candidate) => candidate.id === id);
-  return worker?.targets[0]?.load.in_flight ?? 0;
+  const engine = (await router.engines()).find((candidate) => candidate.id === id);
+  return engine?.targets[0]?.load.in_flight ?? 0;
 }
 
 async function active(sim: PairSim): Promise<number> {
@@ -124,7 +124,7 @@ test("engines that need each other: without a prefill engine there is no answer,
   await sims[0]!.fault({ kind: "status", status: 503 });
   for (const name of ["a", "b", "c", "d"]) {
     const answer = await ask(router, longChat(name));
-    expect([answer.status, answer.workers]).toEqual([200, [sims[1]!.id, sims[2]!.id]]);
+    expect([answer.status, answer.engines]).toEqual([200, [sims[1]!.id, sims[2]!.id]]);
   }
   await sims[1]!.fault({ kind: "status", status: 503 });
   const none = await ask(router, longChat("e"));
@@ -141,8 +141,8 @@ test("nixl: what was computed is not lost when the decode engine is: another one
   // Sooner or later one is sent to the engine that fails.
   const asked = await waitFor(
     async () => {
-      const { status, workers } = await ask(router, longChat(`story ${++count}`));
-      expect([status, workers[0]]).toEqual([200, prefill!.id]);
+      const { status, engines } = await ask(router, longChat(`story ${++count}`));
+      expect([status, engines[0]]).toEqual([200, prefill!.id]);
       return (await router.metrics()).sum("espalier_proxy_attempts_total", { outcome: "reset" }) === 1 && count;
     },
     { what: "a decode engine that fails" },
@@ -155,9 +155,9 @@ test("nixl: what was computed is not lost when the decode engine is: another one
 test("no prefill engine is up: the others answer alone", async () => {
   const sims = await pairSims(rig, { protocol: "nixl", roles: ["prefill", "decode"] });
   const router = await pairRouter(rig, sims);
-  const drained = await router.admin("PATCH", `/admin/workers/${sims[0]!.id}`, { draining: true });
+  const drained = await router.admin("PATCH", `/admin/engines/${sims[0]!.id}`, { draining: true });
   expect(drained.status).toBe(200);
   const answer = await ask(router, longChat("a"));
-  expect([answer.status, answer.workers]).toEqual([200, ["-", sims[1]!.id]]);
+  expect([answer.status, answer.engines]).toEqual([200, ["-", sims[1]!.id]]);
   expect(await countOf(router, "aggregated", "no_prefill_engine")).toBe(1);
 });

@@ -102,10 +102,10 @@ export function pairRouter(rig: Rig, sims: readonly PairSim[], config: Json = {}
 export async function ask(
   router: RunningRouter,
   body: Json,
-): Promise<Answer & { readonly workers: readonly string[] }> {
+): Promise<Answer & { readonly engines: readonly string[] }> {
   const answer = await post(`${router.url}/v1/chat/completions`, body);
-  const { "x-espalier-prefill-worker": prefill, "x-espalier-worker": worker } = answer.headers;
-  return Object.assign(answer, { workers: [String(prefill ?? "-"), String(worker)] });
+  const { "x-espalier-prefill-engine": prefill, "x-espalier-engine": engine } = answer.headers;
+  return Object.assign(answer, { engines: [String(prefill ?? "-"), String(engine)] });
 }
 
 /** Nothing is in flight, waits, is held for somebody, or is being fetched, in the router or in any engine. */

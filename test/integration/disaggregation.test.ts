@@ -18,10 +18,10 @@ test.each(simulated)("%s: one engine computes the prompt, another one answers", 
   const router = await pairRouter(rig, sims);
 
   const whole = await ask(router, longChat("a"));
-  expect([whole.status, whole.workers]).toEqual([200, [prefill!.id, decode!.id]]);
+  expect([whole.status, whole.engines]).toEqual([200, [prefill!.id, decode!.id]]);
   expect(whole.json.usage).toMatchObject({ completion_tokens: 6 });
   const stream = await ask(router, longChat("b", { stream: true }));
-  expect([stream.status, stream.workers]).toEqual([200, [prefill!.id, decode!.id]]);
+  expect([stream.status, stream.engines]).toEqual([200, [prefill!.id, decode!.id]]);
   expect(eventData(stream.text).at(-1)).toBe("[DONE]");
 
   const { totals } = await decode!.transfers();
@@ -41,7 +41,7 @@ test.each([...decodesAlone])("%s: a short prompt is answered by one engine", asy
   const sims = await pairSims(rig, { protocol, roles: ["prefill", "decode"] });
   const router = await pairRouter(rig, sims);
   const answer = await ask(router, chat());
-  expect([answer.status, answer.workers]).toEqual([200, ["-", sims[1]!.id]]);
+  expect([answer.status, answer.engines]).toEqual([200, ["-", sims[1]!.id]]);
   expect(await countOf(router, "aggregated", "below_threshold")).toBe(1);
   expect(await sims[0]!.requests()).toEqual([]);
   await nothingLeaks(router, sims);
@@ -52,7 +52,7 @@ test("a prompt that the decode engine holds is not computed again", async () => 
   const router = await pairRouter(rig, sims);
   const first = await ask(router, longChat("a"));
   const second = await ask(router, longChat("a"));
-  expect([first.workers[0], second.workers[0]]).toEqual([sims[0]!.id, "-"]);
+  expect([first.engines[0], second.engines[0]]).toEqual([sims[0]!.id, "-"]);
   expect(Number(second.headers["x-espalier-cache-hit-tokens"])).toBeGreaterThan(300);
   await nothingLeaks(router, sims);
 });
@@ -64,7 +64,7 @@ test("shared storage: a decode engine that finds the prompt in the store needs n
   const answers = [];
   for (let index = 0; index < 4; index++) answers.push(await ask(router, longChat("a", { stream: index % 2 === 1 })));
   expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
-  expect(answers.map(({ workers }) => workers[0])).toEqual([sims[0]!.id, "-", "-", "-"]);
+  expect(answers.map(({ engines }) => engines[0])).toEqual([sims[0]!.id, "-", "-", "-"]);
   expect(await countOf(router, "aggregated", "cached")).toBe(3);
   await nothingLeaks(router, sims);
 });
@@ -74,7 +74,7 @@ test("what cannot be split is served by one engine", async () => {
   const router = await pairRouter(rig, sims);
   for (const [at, fields] of [{ n: 2 }, { max_tokens: 1 }, { kv_transfer_params: null }].entries()) {
     const answer = await ask(router, longChat(`story ${at}`, fields));
-    expect([answer.status, answer.workers]).toEqual([200, ["-", sims[1]!.id]]);
+    expect([answer.status, answer.engines]).toEqual([200, ["-", sims[1]!.id]]);
   }
   expect(await countOf(router, "aggregated", "unsupported")).toBe(3);
   await nothingLeaks(router, sims);
@@ -83,8 +83,8 @@ test("what cannot be split is served by one engine", async () => {
 test("engines of both roles pair up where the protocol lets them", async () => {
   const sims = await pairSims(rig, { protocol: "nixl", roles: ["both", "both"] });
   const router = await pairRouter(rig, sims);
-  const { status, workers } = await ask(router, longChat("a"));
-  expect([status, new Set(workers)]).toEqual([200, new Set(sims.map(({ id }) => id))]);
+  const { status, engines } = await ask(router, longChat("a"));
+  expect([status, new Set(engines)]).toEqual([200, new Set(sims.map(({ id }) => id))]);
   await nothingLeaks(router, sims);
 });
 
@@ -103,7 +103,7 @@ test("many at once", async () => {
   const router = await pairRouter(rig, sims);
   const answers = await Promise.all(Array.from({ length: 24 }, (_, at) => ask(router, longChat(`story ${at}`))));
   expect(answers.map(({ status }) => status)).toEqual(answers.map(() => 200));
-  expect(new Set(answers.flatMap(({ workers }) => workers))).toEqual(new Set(sims.map(({ id }) => id)));
+  expect(new Set(answers.flatMap(({ engines }) => engines))).toEqual(new Set(sims.map(({ id }) => id)));
   await nothingLeaks(router, sims);
 });
 
@@ -123,11 +123,11 @@ test("behind llm-d's sidecars the decode engine is asked alone, and both engines
     chat({ messages: [{ role: "user", content: "x".repeat(40_000) }] }),
   );
   await waitFor(() => answers.length === 1, { what: "the request at the decode engine" });
-  const busy = async () => (await router.workers()).map(({ targets }) => targets[0]!.load.in_flight);
+  const busy = async () => (await router.engines()).map(({ targets }) => targets[0]!.load.in_flight);
   expect(await busy()).toEqual([1, 1]);
   answers[0]!();
   const answer = await asked;
-  expect(answer.headers).toMatchObject({ "x-espalier-worker": decode.id, "x-espalier-prefill-worker": prefill.id });
+  expect(answer.headers).toMatchObject({ "x-espalier-engine": decode.id, "x-espalier-prefill-engine": prefill.id });
   expect(decode.requests[0]!.headers["x-prefiller-host-port"]).toBe(prefill.id);
   expect(prefill.requests).toEqual([]);
   await router.untilIdle();

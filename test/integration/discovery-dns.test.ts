@@ -34,7 +34,7 @@ async function startRig(engineCount: number, routerCount: number) {
   const routers = new Map<number, RunningRouter>();
   const all = (): RunningRouter[] => [...routers.values()];
   const knows = async (router: RunningRouter, ids: readonly number[]): Promise<boolean> => {
-    const listed = (await router.workers()).filter(({ state, models }) => state === "up" && models !== null);
+    const listed = (await router.engines()).filter(({ state, models }) => state === "up" && models !== null);
     return listed.map(({ id }) => id).join() === ids.map((at) => `${engineHost(at)}:${enginePort}`).join();
   };
   return {
@@ -139,8 +139,8 @@ function createTalks({ all, sim }: DnsRig, { through }: ReturnType<typeof create
     for (const turn of talks) {
       await untilFolded(all(), present);
       const [before, now] = await turn();
-      if (!before || !present.some(({ id }) => id === before.worker)) continue;
-      expect(now.worker).toBe(before.worker);
+      if (!before || !present.some(({ id }) => id === before.engine)) continue;
+      expect(now.engine).toBe(before.engine);
       expect(now.cached).toBeGreaterThan(0);
       expect(now.predicted).toBe(now.cached);
     }

@@ -41,10 +41,10 @@ const startRouter = (discovery: Json): Promise<RunningRouter> => rig.router({ co
 const untilUp = (router: RunningRouter, sims: readonly Sim[]) =>
   waitFor(
     async () => {
-      const workers = await router.workers();
-      const up = workers.filter(({ state, models }) => state === "up" && models !== null).map(({ id }) => id);
+      const engines = await router.engines();
+      const up = engines.filter(({ state, models }) => state === "up" && models !== null).map(({ id }) => id);
       return (
-        workers.length === sims.length &&
+        engines.length === sims.length &&
         up.sort().join() ===
           sims
             .map(({ id }) => id)
@@ -128,8 +128,8 @@ test("pods and inference pools, over TLS, with a token that is replaced and what
     },
   });
   await untilUp(router, [first, second, third]);
-  const workers = await router.workers();
-  expect(workers.find(({ id }) => id === first.id)).toMatchObject({
+  const engines = await router.engines();
+  expect(engines.find(({ id }) => id === first.id)).toMatchObject({
     ...{ role: "decode", models: ["named"] },
     labels: { app: "vllm", "k8s.pod.name": "a", "k8s.namespace.name": "ai" },
   });
@@ -140,7 +140,7 @@ test("pods and inference pools, over TLS, with a token that is replaced and what
   api.remove(pods, "a");
   const refused = () => router.lines.some(({ fields }) => String(fields.error).includes("status 401"));
   await waitFor(refused, { what: "refusal", deadlineMs });
-  expect(await router.workers()).toHaveLength(3);
+  expect(await router.engines()).toHaveLength(3);
   await writeFile(`${tokenFile}.new`, "two");
   await rename(`${tokenFile}.new`, tokenFile);
   await untilUp(router, [second, third]);

@@ -69,7 +69,7 @@ describe.skipIf(program === undefined)("endpoint pickers behind the real Envoy",
       await waitFor(() => performance.now() - answeredMs >= 50, { what: "50 ms" });
       const second = await conversation.turn();
       expect([first.status, second.status]).toEqual([200, 200]);
-      if (first.worker === second.worker) same++;
+      if (first.engine === second.engine) same++;
       if (second.predicted > 0) later++;
     });
     expect(same).toBeGreaterThanOrEqual(0.99 * conversations);
@@ -125,7 +125,7 @@ describe.skipIf(program === undefined)("endpoint pickers behind the real Envoy",
       streams.some((stream) => !stream.received().includes("[DONE]")),
       "some go on",
     ).toBe(true);
-    const counted = routers.map(async (router) => (await router.workers()).flatMap(({ targets }) => targets));
+    const counted = routers.map(async (router) => (await router.engines()).flatMap(({ targets }) => targets));
     expect((await Promise.all(counted)).flat().some(({ load }) => load.requests !== 0)).toBe(true);
     for (const stream of streams) {
       expect((await stream.head).statusCode).toBe(200);
@@ -332,7 +332,7 @@ describe.skipIf(program === undefined)("endpoint pickers behind the real Envoy",
     for (let turn = 0; turn < 12; turn++) {
       const answer = await post(url + chatPath, sized(turn, turn % 2 === 0 ? 100 : mebibyte));
       expect(answer.status, answer.text).toBe(200);
-      expect(answer.headers["x-espalier-worker"]).not.toBe(sims[1]!.id);
+      expect(answer.headers["x-espalier-engine"]).not.toBe(sims[1]!.id);
     }
     const pages = await Promise.all(routers.map((router) => router.metrics()));
     expect(pages.reduce((sum, page) => sum + page.sum("espalier_picker_served_elsewhere_total"), 0)).toBeGreaterThan(0);

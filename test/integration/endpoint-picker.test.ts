@@ -76,7 +76,7 @@ describe("a request whose body is streamed both ways", () => {
     exchange.answer(200, { "content-type": "application/json" }, destinations[0]);
     exchange.answerBody('{"usage":', false).answerBody(`${JSON.stringify(usage)}}`);
     const head = textsOf((await exchange.next()).responseHeaders?.response?.headerMutation?.setHeaders ?? []);
-    expect(head).toMatchObject({ "x-espalier-worker": destinations[0], "x-request-id": "id-1" });
+    expect(head).toMatchObject({ "x-espalier-engine": destinations[0], "x-request-id": "id-1" });
     const pieces = [await exchange.next(), await exchange.next()].map(
       ({ responseBody }) => responseBody?.response?.bodyMutation?.streamedResponse,
     );
@@ -439,8 +439,8 @@ describe("an answer that is not shown", () => {
   const modes = { answerMode: bodyModes.none };
 
   async function inFlight(router: RunningRouter): Promise<number> {
-    const workers = await router.workers();
-    return workers.reduce((sum, { targets }) => sum + targets[0]!.load.in_flight!, 0);
+    const engines = await router.engines();
+    return engines.reduce((sum, { targets }) => sum + targets[0]!.load.in_flight!, 0);
   }
 
   test("counts as running until the engine's metrics show that it is over", async () => {
@@ -518,11 +518,11 @@ describe("what the gateway reports", () => {
     const exchange = gateway.exchange().head().body(prompt());
     const { destinations } = await exchange.routed();
     const loads = async () =>
-      Object.fromEntries((await router.workers()).map(({ id, targets }) => [id, targets[0]!.load.in_flight]));
+      Object.fromEntries((await router.engines()).map(({ id, targets }) => [id, targets[0]!.load.in_flight]));
     expect(await loads()).toEqual({ [destinations[0]!]: 1, [destinations[1]!]: 0 });
     exchange.answer(200, { "content-type": "application/json" }, destinations[1]);
     const head = textsOf((await exchange.next()).responseHeaders?.response?.headerMutation?.setHeaders ?? []);
-    expect(head["x-espalier-worker"]).toBe(destinations[1]);
+    expect(head["x-espalier-engine"]).toBe(destinations[1]);
     expect(await loads()).toEqual({ [destinations[0]!]: 0, [destinations[1]!]: 1 });
     exchange.answerBody("{}");
     expect(await exchange.next()).toHaveProperty("responseBody");
@@ -562,7 +562,7 @@ describe("what the gateway reports", () => {
     expect(await exchange.next()).toHaveProperty("responseHeaders");
     const { streamedResponse } = (await exchange.next()).responseBody!.response!.bodyMutation!;
     expect(Buffer.from(streamedResponse!.body!).toString()).toBe('{"error":{}}');
-    const open = (await router.workers()).filter(({ breaker }) => breaker.state === "open");
+    const open = (await router.engines()).filter(({ breaker }) => breaker.state === "open");
     expect(open.map(({ id }) => id)).toEqual([destinations[0]]);
     for (let turn = 0; turn < 3; turn++) {
       const next = gateway.exchange().head().body(prompt());
@@ -596,7 +596,7 @@ describe("a request that two engines serve together", () => {
   const split = { disaggregation: { "threshold-tokens": 1_000 } };
   const entry = ({ url }: HttpEngine, role: string, protocol: string): Json => ({ url, role, "kv-transfer": protocol });
   const loadsOf = async (router: RunningRouter) =>
-    Object.fromEntries((await router.workers()).map(({ id, targets }) => [id, targets[0]!.load.in_flight]));
+    Object.fromEntries((await router.engines()).map(({ id, targets }) => [id, targets[0]!.load.in_flight]));
 
   test("behind llm-d's sidecars: the decode engine gets it, with the prefill engine in a header", async () => {
     const [prefill, decode] = await pods(2);

@@ -31,7 +31,7 @@ interface Candidate {
   readonly terms: Readonly<Record<string, number>>;
   readonly signals: Readonly<Record<string, number | null>>;
   readonly load: Json;
-  readonly facts: { readonly standing: string; readonly blocks: Json; readonly feed: Json | null } | null;
+  readonly facts: { readonly quality: string; readonly blocks: Json; readonly feed: Json | null } | null;
   readonly placement: Json | null;
 }
 
@@ -62,8 +62,8 @@ describe("two routers", () => {
     await untilRead(routers, 2);
     const [one, other] = [routers[0]!, routers[1]!];
     const prompt = tokensOf(1, 400);
-    const { worker } = await ask(one, "/v1/completions", { prompt, max_tokens: 1 });
-    const holder = sims.find(({ id }) => id === worker)!;
+    const { engine } = await ask(one, "/v1/completions", { prompt, max_tokens: 1 });
+    const holder = sims.find(({ id }) => id === engine)!;
     const idle = sims.find((sim) => sim !== holder)!;
     await untilFolded(routers, sims);
     await untilSpread(routers, 1);
@@ -87,11 +87,11 @@ describe("two routers", () => {
       expect(report.candidates.map(({ key }) => key).sort()).toEqual(sims.map(({ id }) => id).sort());
       expect(of(report, holder)).toMatchObject({
         signals: { matchedTokens: 384 },
-        facts: { standing: "complete", blocks: { gpu: 25, cpu: 0, disk: 0, external: 0 } },
+        facts: { quality: "complete", blocks: { gpu: 25, cpu: 0, disk: 0, external: 0 } },
         placement: { blocks: 25, by: "router-0" },
         load: { own: { inFlight: 0 }, others: { inFlight: 0 } },
       });
-      expect(of(report, holder).facts?.feed).toMatchObject({ state: "live", life: expect.any(String), sequence: 0 });
+      expect(of(report, holder).facts?.feed).toMatchObject({ state: "live", epoch: expect.any(String), sequence: 0 });
       expect(Number(of(report, holder).facts?.feed?.ageMs)).toBeLessThan(60_000);
       expect(Number(of(report, holder).placement?.ageMs)).toBeGreaterThan(0);
       expect(of(report, idle)).toMatchObject({
@@ -101,7 +101,7 @@ describe("two routers", () => {
       });
     }
     const turn = await ask(other, "/v1/completions", { prompt, max_tokens: 1 });
-    expect([turn.worker, turn.predicted]).toEqual([holder.id, 384]);
+    expect([turn.engine, turn.predicted]).toEqual([holder.id, 384]);
   });
 
   test("what another one has sent out counts, and is told apart", async () => {
@@ -135,10 +135,10 @@ test("explaining sends nothing and changes nothing", async () => {
   // Where the rotation begins is drawn; from then on the next turn is certain.
   for (let at = 0; at < 6; at++) {
     const reports = await Promise.all([1, 2, 3].map(() => explain(router, chat())));
-    const { worker } = await ask(router, "/v1/chat/completions", chat());
+    const { engine } = await ask(router, "/v1/chat/completions", chat());
     for (const { candidates, choice } of reports) {
-      expect(candidates.find(({ key }) => key === worker)?.probability).toBeGreaterThan(0);
-      if (at >= 2) expect(choice).toEqual({ key: worker, probability: 1 });
+      expect(candidates.find(({ key }) => key === engine)?.probability).toBeGreaterThan(0);
+      if (at >= 2) expect(choice).toEqual({ key: engine, probability: 1 });
     }
   }
   expect(await served(sims)).toBe(6);
@@ -154,13 +154,13 @@ test("nor is a prompt thought to be where it was only asked about", async () => 
     const report = await explain(router, request(tokensOf(1, 400)));
     expect(report.router).toBeNull();
     for (const { placement, facts, load } of report.candidates) {
-      expect([placement, facts?.standing, facts?.feed, load.others]).toEqual([null, "none", null, null]);
+      expect([placement, facts?.quality, facts?.feed, load.others]).toEqual([null, "none", null, null]);
     }
   }
-  const { worker } = await ask(router, "/v1/completions", request(tokensOf(1, 400)));
+  const { engine } = await ask(router, "/v1/completions", request(tokensOf(1, 400)));
   const report = await explain(router, request(tokensOf(1, 400)));
-  expect(report.choice?.key).toBe(worker);
-  expect(report.candidates.find(({ key }) => key === worker)?.placement).toMatchObject({ blocks: 25, by: null });
+  expect(report.choice?.key).toBe(engine);
+  expect(report.candidates.find(({ key }) => key === engine)?.placement).toMatchObject({ blocks: 25, by: null });
 });
 
 test("who is left out, and why; where nobody is left there is no choice", async () => {
@@ -169,7 +169,7 @@ test("who is left out, and why; where nobody is left there is no choice", async 
     engines: [{ url: sims[0]!.url, role: "prefill" }, sims[1]!.url, sims[2]!.url],
     config: { policy: "least_work", breaker: { "consecutive-failures": 1 } },
   });
-  const drain = (sim: Sim) => router.admin("PATCH", `/admin/workers/${encodeURIComponent(sim.id)}`, { draining: true });
+  const drain = (sim: Sim) => router.admin("PATCH", `/admin/engines/${encodeURIComponent(sim.id)}`, { draining: true });
   await drain(sims[1]!);
   const some = await explain(router, chat());
   expect(some.choice).toEqual({ key: sims[2]!.id, probability: 1 });
@@ -244,7 +244,7 @@ test("where two engines would serve it, both are named", async () => {
     thresholdTokens: null,
   });
   expect((await router.metrics()).sum("espalier_disaggregation_threshold_tokens")).toBe(0);
-  expect((await askPair(router, longChat("one"))).workers).toEqual([prefill, decode]);
+  expect((await askPair(router, longChat("one"))).engines).toEqual([prefill, decode]);
 });
 
 test("the request's own headers count", async () => {
@@ -254,6 +254,6 @@ test("the request's own headers count", async () => {
   const body = JSON.stringify(chat());
   const answer = await fetch(`${router.adminUrl}/admin/explain`, { method: "POST", headers, body });
   const report = (await answer.json()) as Report;
-  const { worker } = await ask(router, "/v1/chat/completions", chat(), { "x-session-id": "seven" });
-  expect(report).toMatchObject({ sessionKey: "seven", reason: "hash", choice: { key: worker, probability: 1 } });
+  const { engine } = await ask(router, "/v1/chat/completions", chat(), { "x-session-id": "seven" });
+  expect(report).toMatchObject({ sessionKey: "seven", reason: "hash", choice: { key: engine, probability: 1 } });
 });

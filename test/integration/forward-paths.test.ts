@@ -38,7 +38,7 @@ test("a path on the list passes with every method and any body; others do not ex
     expect([answer.status, answer.text]).toEqual([200, method === "HEAD" ? "" : "echo"]);
     expect(engine.requests.at(-1)).toMatchObject({ method, path });
     expect(engine.requests.at(-1)?.body.equals(hasBody ? wav : Buffer.alloc(0))).toBe(true);
-    expect(answer.headers["x-espalier-worker"]).toBe(engine.id);
+    expect(answer.headers["x-espalier-engine"]).toBe(engine.id);
   }
   const before = engine.requests.length;
   for (const path of ["/v1/audio", "/server_info/more", "/server_inf", "/v1/audi", "/version", "/metrics"]) {

@@ -22,7 +22,7 @@ test("an answer says who gave it and how", async () => {
   const { router, engine } = await echoed({ policy: "least_tokens" });
   const { headers } = await ask(router);
   expect(headers).toMatchObject({
-    "x-espalier-worker": engine.id,
+    "x-espalier-engine": engine.id,
     "x-espalier-policy": "least_tokens",
     "x-espalier-attempts": "1",
     "x-espalier-overhead-ms": expect.stringMatching(/^\d+\.\d{3}$/),
@@ -100,7 +100,7 @@ test("headers of the connection and of the router stay on this side of it", asyn
     "proxy-authorization": "Basic eA==",
     "accept-encoding": "gzip, br",
     "x-espalier-session-id": "s",
-    "x-espalier-worker": "forged",
+    "x-espalier-engine": "forged",
     upgrade: "h2c",
     expect: "100-continue",
     "x-custom": "kept",
@@ -125,7 +125,7 @@ test("what an engine says about its connection or in the router's name does not 
   const engine = await httpEngine(rig, ({ response }) => {
     response.writeHead(200, [
       ...["content-type", "application/json", "content-length", "2", "x-engine", "kept", "server", "uvicorn"],
-      ...["x-espalier-worker", "forged", "x-espalier-anything", "forged", "x-request-id", "forged"],
+      ...["x-espalier-engine", "forged", "x-espalier-anything", "forged", "x-request-id", "forged"],
       ...["proxy-authenticate", "Basic", "keep-alive", "timeout=5", "connection", "x-listed", "x-listed", "1"],
       ...["set-cookie", "a=1", "set-cookie", "b=2", "date", "Thu, 01 Jan 1970 00:00:00 GMT"],
     ]);
@@ -136,7 +136,7 @@ test("what an engine says about its connection or in the router's name does not 
   expect(answer.headers).toMatchObject({
     "x-engine": "kept",
     server: "uvicorn",
-    "x-espalier-worker": engine.id,
+    "x-espalier-engine": engine.id,
     "x-request-id": "mine",
     "set-cookie": ["a=1", "b=2"],
     "content-length": "2",
@@ -144,7 +144,7 @@ test("what an engine says about its connection or in the router's name does not 
   for (const name of ["x-espalier-anything", "proxy-authenticate", "x-listed"]) {
     expect(answer.headers[name]).toBeUndefined();
   }
-  for (const name of ["x-espalier-worker", "x-request-id", "date", "content-length", "connection"]) {
+  for (const name of ["x-espalier-engine", "x-request-id", "date", "content-length", "connection"]) {
     expect(valuesOf(answer.rawHeaders, name)).toHaveLength(1);
   }
 });

@@ -13,12 +13,12 @@ const ask = (router: RunningRouter): Promise<Answer> => post(`${router.url}/v1/c
 async function untilDown(router: RunningRouter, sims: readonly Sim[]): Promise<void> {
   const ids = new Set(sims.map(({ id }) => id));
   const areDown = async (): Promise<boolean> =>
-    (await router.workers()).every(({ id, state }) => !ids.has(id) || state === "down");
+    (await router.engines()).every(({ id, state }) => !ids.has(id) || state === "down");
   await waitFor(areDown, { what: "engines that are down", deadlineMs: 20_000 });
 }
 
-const workersOf = (answers: readonly Answer[]): ReadonlySet<unknown> =>
-  new Set(answers.map(({ headers }) => headers["x-espalier-worker"]));
+const enginesOf = (answers: readonly Answer[]): ReadonlySet<unknown> =>
+  new Set(answers.map(({ headers }) => headers["x-espalier-engine"]));
 
 test("three of four engines fail their checks and serve: after a few requests all have their share again", async () => {
   const sims = await rig.sims(4);
@@ -36,12 +36,12 @@ test("three of four engines fail their checks and serve: after a few requests al
   for (let request = 0; request < 24; request++) answers.push(await ask(router));
 
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
-  expect(workersOf(answers)).toEqual(new Set(sims.map(({ id }) => id)));
+  expect(enginesOf(answers)).toEqual(new Set(sims.map(({ id }) => id)));
   const page = await router.metrics();
   expect(page.sum("espalier_engine_up")).toBe(1);
   expect(page.sum("espalier_engine_health_overruled")).toBe(3);
   expect(page.sum("espalier_engine_breaker_state")).toBe(0);
-  expect((await router.workers()).map(({ targets }) => targets[0]?.usable)).toEqual([true, true, true, true]);
+  expect((await router.engines()).map(({ targets }) => targets[0]?.usable)).toEqual([true, true, true, true]);
 
   for (const sim of sick) await sim.clearFaults();
   await waitFor(async () => (await router.metrics()).sum("espalier_engine_health_overruled") === 0, {
@@ -61,7 +61,7 @@ test("three of four engines are gone: no request fails, and each of the three is
   for (let request = 0; request < 20; request++) answers.push(await ask(router));
 
   expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([200]));
-  expect(workersOf(answers)).toEqual(new Set([sims[0]!.id]));
+  expect(enginesOf(answers)).toEqual(new Set([sims[0]!.id]));
   // What failed once goes to the engine that is up, not to the next one that is only tried.
   const attempts = answers.map(({ headers }) => Number(headers["x-espalier-attempts"]));
   expect(Math.max(...attempts)).toBe(2);
@@ -83,7 +83,7 @@ test("engines that take requests and never answer hold up one request each", asy
 
   const served = answers.filter(({ status }) => status === 200);
   expect(answers.filter(({ status }) => status !== 200).map(({ status }) => status)).toEqual([504, 504, 504]);
-  expect(workersOf(served)).toEqual(new Set([sims[0]!.id]));
+  expect(enginesOf(served)).toEqual(new Set([sims[0]!.id]));
 });
 
 test("all engines of a model are gone: a quick error, and the router is not ready", async () => {

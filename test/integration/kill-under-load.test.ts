@@ -9,7 +9,7 @@ afterEach(() => rig.close());
 const streams = 120;
 
 interface Fate {
-  readonly worker: string;
+  readonly engine: string;
   readonly attempts: number;
   readonly complete: boolean;
   /** Text of the model, and then an error frame at the end. */
@@ -36,7 +36,7 @@ async function readFate(request: OpenRequest): Promise<Fate> {
   const { headers, statusCode } = await request.head;
   const text = (await request.body).toString();
   return {
-    worker: String(headers["x-espalier-worker"]),
+    engine: String(headers["x-espalier-engine"]),
     attempts: Number(headers["x-espalier-attempts"]),
     complete: statusCode === 200 && text.endsWith("data: [DONE]\n\n") && !text.includes('"error"'),
     // The headers of its answer had come, which nobody but the router saw.
@@ -65,7 +65,7 @@ test.each(deaths)("an engine that %s under load fails only what had begun there"
 
   const failed = fates.filter(({ complete }) => !complete);
   const cut = failed.filter(({ isReset }) => !isReset);
-  for (const fate of cut) expect(fate).toMatchObject({ worker: victim.id, cutAfterText: true });
+  for (const fate of cut) expect(fate).toMatchObject({ engine: victim.id, cutAfterText: true });
   expect(failed.length).toBeLessThan(streams / 3);
   expect(fates.filter(({ attempts }) => attempts === 2).length).toBeGreaterThan(0);
   await router.untilIdle();

@@ -54,10 +54,10 @@ describe.each([true, false])("a router that starts anew before warm engines, wit
     expect(cachedShare(second)).toBeGreaterThan(0.95 * cachedShare(before));
     if (replay) {
       expect(cachedShare(first)).toBeGreaterThan(0.95 * cachedShare(before));
-      expect(first.map(({ worker }) => worker)).toEqual(before.map(({ worker }) => worker));
+      expect(first.map(({ engine }) => engine)).toEqual(before.map(({ engine }) => engine));
       expect((await feedsOf(router)).map(({ state }) => state)).toEqual(["live", "live", "live"]);
     }
-    expect(second.map(({ worker }) => worker)).toEqual(first.map(({ worker }) => worker));
+    expect(second.map(({ engine }) => engine)).toEqual(first.map(({ engine }) => engine));
   });
 });
 
@@ -83,10 +83,10 @@ test("an engine that tells nothing is found out by its own metrics", async () =>
   await turn();
   expect(await turn()).toMatchObject({ predicted: 192, cached: 192 });
   const prompted = async () => {
-    const [worker] = (await router.admin("GET", "/admin/workers")).json.workers as readonly {
+    const [engine] = (await router.admin("GET", "/admin/engines")).json.engines as readonly {
       readonly targets: readonly { readonly signals: { readonly prompt_tokens_total: number } }[];
     }[];
-    return worker!.targets[0]!.signals.prompt_tokens_total;
+    return engine!.targets[0]!.signals.prompt_tokens_total;
   };
   await waitFor(async () => (await prompted()) === 400, { what: "scraped counters" });
   await restartEngine(sims[0]!);
@@ -102,16 +102,16 @@ test("an engine that goes leaves no feed and no credit behind", async () => {
   // Prompts that nobody holds go to either of two idle engines.
   for (let seed = 1; seed <= 64 && homes.size < 2; seed++) {
     const prompt = tokensOf(seed, 200);
-    homes.set((await ask(router, "/v1/completions", { prompt, max_tokens: 1 })).worker, prompt);
+    homes.set((await ask(router, "/v1/completions", { prompt, max_tokens: 1 })).engine, prompt);
     await untilHeard(router, sims);
   }
   expect(homes.size).toBe(2);
   await gone!.stop();
   const feed = await untilFeed(router, gone!, "stale socket-lost");
   expect(feed.target).toBe(gone!.id);
-  await waitFor(async () => (await router.workers()).some(({ state }) => state === "down"), { what: "down engine" });
+  await waitFor(async () => (await router.engines()).some(({ state }) => state === "down"), { what: "down engine" });
   const turn = await ask(router, "/v1/completions", { prompt: homes.get(gone!.id), max_tokens: 1 });
-  expect(turn).toMatchObject({ worker: stays!.id, predicted: 0, cached: 0 });
+  expect(turn).toMatchObject({ engine: stays!.id, predicted: 0, cached: 0 });
 });
 
 interface Stream {

@@ -144,7 +144,7 @@ describe("engines that dial", () => {
     for (const [at, each] of publishers.entries()) each.publish([stored(prompts[at]!)]);
     for (const sim of sims) await untilFeed(router, sim, "live complete");
     for (const [at, prompt] of prompts.entries()) {
-      expect(await complete(router, prompt)).toMatchObject({ worker: sims[at]!.id, predicted: 192 });
+      expect(await complete(router, prompt)).toMatchObject({ engine: sims[at]!.id, predicted: 192 });
     }
     expect(await feedsOf(router)).toMatchObject(
       sims.map(({ id }) => ({ target: id, mode: "bind", endpoint: listen, topic: id, blocks: { gpu: 12 } })),

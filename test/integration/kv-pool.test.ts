@@ -54,7 +54,7 @@ interface Candidate {
   readonly key: string;
   readonly terms: Readonly<Record<string, number>>;
   readonly signals: Readonly<Record<string, number | null>>;
-  readonly pools: readonly { readonly pool: string; readonly blocks: number; readonly standing: string }[];
+  readonly pools: readonly { readonly pool: string; readonly blocks: number; readonly quality: string }[];
 }
 
 async function explained(
@@ -78,7 +78,7 @@ test("one engine computes, another one is chosen for what it can fetch, and says
   expect(feed).toMatchObject({ state: "live", floatingBlocks: 0, unplacedBlocks: 0, unusable: null });
 
   const seen = await explained(router, prompt);
-  expect(seen[reader.id]!.pools).toMatchObject([{ pool: "shared", blocks: 25, standing: "complete" }]);
+  expect(seen[reader.id]!.pools).toMatchObject([{ pool: "shared", blocks: 25, quality: "complete" }]);
   expect(seen[outsider.id]!.pools).toEqual([]);
   const signals = ({ id }: Sim) => {
     const { matchedTokens, matchedExternalTokens, matchedPoolTokens } = seen[id]!.signals;
@@ -94,9 +94,9 @@ test("one engine computes, another one is chosen for what it can fetch, and says
   // What the holder has itself it need not fetch.
   expect((await explained(router, prompt))[holder.id]!.signals).toMatchObject({ matchedPoolTokens: 0 });
 
-  await router.admin("PATCH", `/admin/workers/${holder.id}`, { draining: true });
+  await router.admin("PATCH", `/admin/engines/${holder.id}`, { draining: true });
   const turn = await ask(router, "/v1/completions", { prompt, max_tokens: 1 });
-  expect(turn).toMatchObject({ status: 200, worker: reader.id, predicted: 400, cached: 400 });
+  expect(turn).toMatchObject({ status: 200, engine: reader.id, predicted: 400, cached: 400 });
   const transfers = (await call(`${reader.url}/sim/transfers`)).json;
   expect(transfers.totals).toMatchObject({ imported: 1 });
   expect((await router.metrics()).sum("espalier_pool_tokens_total")).toBe(400);
@@ -115,7 +115,7 @@ test("in a mesh one router reads the pool for all, and every router knows what i
   for (const router of routers) {
     await untilPooled(router, 25);
     const { pools: known, signals } = (await explained(router, prompt))[reader.id]!;
-    expect(known).toMatchObject([{ pool: "shared", blocks: 25, standing: "complete" }]);
+    expect(known).toMatchObject([{ pool: "shared", blocks: 25, quality: "complete" }]);
     expect(signals).toMatchObject({ matchedExternalTokens: 400, matchedPoolTokens: 400 });
   }
   const feeds = await Promise.all(routers.map(poolFeed));

@@ -51,7 +51,7 @@ const untilLendable = (router: RunningRouter, sim: Sim, blocks: number) =>
 /** Occupies an engine, so that waiting for it takes longer than fetching from it. */
 async function occupy(router: RunningRouter, busy: Sim, others: readonly Sim[]): Promise<() => Promise<unknown>> {
   const drain = (draining: boolean) =>
-    Promise.all(others.map(({ id }) => router.admin("PATCH", `/admin/workers/${id}`, { draining })));
+    Promise.all(others.map(({ id }) => router.admin("PATCH", `/admin/engines/${id}`, { draining })));
   await drain(true);
   const asked = [1, 2, 3, 4].map((seed) =>
     ask(router, "/v1/completions", { prompt: tokensOf(100 + seed, promptTokens), max_tokens: 1 }),
@@ -64,11 +64,11 @@ async function occupy(router: RunningRouter, busy: Sim, others: readonly Sim[]):
 }
 
 async function loadOf(router: RunningRouter, { id }: Sim): Promise<unknown> {
-  const workers = (await router.workers()) as unknown as readonly {
+  const engines = (await router.engines()) as unknown as readonly {
     readonly id: string;
     readonly targets: readonly { readonly load: { readonly in_flight: number } }[];
   }[];
-  return workers.find((worker) => worker.id === id)?.targets[0]?.load.in_flight;
+  return engines.find((engine) => engine.id === id)?.targets[0]?.load.in_flight;
 }
 
 const explained = async (router: RunningRouter, prompt: readonly number[]): Promise<Json> =>
@@ -94,7 +94,7 @@ describe("with two engines that lend each other blocks", () => {
     const { holder, other, router, prompt } = await fleet();
     expect(await explained(router, prompt)).toMatchObject({ choice: { key: holder.id }, pull: null });
     const turn = await ask(router, "/v1/completions", { prompt, max_tokens: 1 });
-    expect(turn).toMatchObject({ worker: holder.id, cached: wholeTokens });
+    expect(turn).toMatchObject({ engine: holder.id, cached: wholeTokens });
     expect(await pulls(other)).toMatchObject({ pulls: 0 });
   });
 
@@ -106,7 +106,7 @@ describe("with two engines that lend each other blocks", () => {
     const { ms, computeMs } = report.pull as { readonly ms: number; readonly computeMs: number };
     expect(ms).toBeLessThan(computeMs);
     const answer = await post(`${router.url}/v1/completions`, completion(prompt));
-    expect(answer.headers["x-espalier-worker"]).toBe(other.id);
+    expect(answer.headers["x-espalier-engine"]).toBe(other.id);
     const shown = new RegExp(`^${holder.id};tokens=${wholeTokens};ms=\\d+;compute-ms=\\d+$`);
     expect(answer.headers["x-espalier-kv-source"]).toMatch(shown);
     expect(answer.json.usage).toMatchObject({ prompt_tokens_details: { cached_tokens: wholeTokens } });
@@ -125,7 +125,7 @@ describe("with two engines that lend each other blocks", () => {
     await post(`${holder.url}/sim/faults`, { path: "/kv/pull", kind: "transfer-missing", times: 1 });
     const rest = await occupy(router, holder, [other]);
     const turn = await ask(router, "/v1/completions", { prompt, max_tokens: 1 });
-    expect(turn).toMatchObject({ status: 200, worker: other.id, cached: 0 });
+    expect(turn).toMatchObject({ status: 200, engine: other.id, cached: 0 });
     expect((await router.metrics()).sum("espalier_kv_pulls_total", { outcome: "missed" })).toBe(1);
     await rest();
     const { candidates } = (await explained(router, prompt)) as {

@@ -32,9 +32,9 @@ test("an engine that loads its model is starting, with the status as its reason,
   const fault = { kind: "unhealthy", path: "/health", count: 3 };
   await fetch(`${sim!.url}/sim/faults`, { method: "POST", body: JSON.stringify(fault) });
   const router = await rig.router({ engines: [sim!.url], usable: 0 });
-  const worker = async () => ((await router.admin("GET", "/admin/workers")).json.workers as readonly Json[])[0]!;
-  await waitFor(async () => /status 503/.test(String((await worker()).reason)), { what: "a reason" });
-  expect((await worker()).state).toBe("starting");
-  await waitFor(async () => (await worker()).state === "up", { what: "the engine" });
+  const engine = async () => ((await router.admin("GET", "/admin/engines")).json.engines as readonly Json[])[0]!;
+  await waitFor(async () => /status 503/.test(String((await engine()).reason)), { what: "a reason" });
+  expect((await engine()).state).toBe("starting");
+  await waitFor(async () => (await engine()).state === "up", { what: "the engine" });
   expect((await post(`${router.url}/v1/chat/completions`, chat())).status).toBe(200);
 });

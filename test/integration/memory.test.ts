@@ -15,8 +15,8 @@ const people = 12;
 const completion = (prompt: readonly number[]) => ({ model: "tiny", prompt, max_tokens: 1 });
 
 interface MemoryReport {
-  readonly patienceMs: number;
-  readonly isHeld: boolean;
+  readonly maxColdWaitMs: number;
+  readonly isParked: boolean;
   readonly losses: readonly { readonly key: string; readonly share: number }[];
 }
 
@@ -46,30 +46,34 @@ const turnOf = (router: RunningRouter, person: number, turn: number) =>
 const cold = tokensOf(900, 2_400);
 
 test("a cold prompt is parked while people are expected back, delays nobody, and goes when they are not", async () => {
-  const { router, clock } = await withFullMemory({ classes: [{ name: "default", patience: "5m" }] });
-  expect(await memoryOf(router, cold)).toMatchObject({ patienceMs: 300_000, isHeld: true });
+  const { router, clock } = await withFullMemory({ classes: [{ name: "default", "max-cold-wait": "5m" }] });
+  expect(await memoryOf(router, cold)).toMatchObject({ maxColdWaitMs: 300_000, isParked: true });
   const held = openPost(`${router.url}/v1/completions`, completion(cold));
-  await waitFor(async () => (await router.metrics()).sum("espalier_admission_held_requests") === 1, { what: "a hold" });
+  await waitFor(async () => (await router.metrics()).sum("espalier_admission_parked_requests") === 1, {
+    what: "a hold",
+  });
   const warm = await turnOf(router, 3, 3);
   expect(warm.cached).toBeGreaterThan(100);
-  expect((await router.metrics()).sum("espalier_admission_held_requests")).toBe(1);
+  expect((await router.metrics()).sum("espalier_admission_parked_requests")).toBe(1);
   clock.advance(2 * thinkMs);
   const { statusCode, headers } = await held.head;
   expect(statusCode).toBe(200);
   expect(Number(headers["x-espalier-queued-ms"])).toBeGreaterThan(2 * thinkMs);
   const metrics = await router.metrics();
-  expect(metrics.sum("espalier_admission_held_requests")).toBe(0);
+  expect(metrics.sum("espalier_admission_parked_requests")).toBe(0);
   expect(metrics.sum("espalier_admission_memory_wait_seconds_count")).toBe(1);
   expect(metrics.sum("espalier_admission_wait_seconds_count")).toBe(0);
 });
 
 test("a client that is tired of waiting leaves, and one with a deadline need not wait", async () => {
-  const { router } = await withFullMemory({ classes: [{ name: "default", patience: "5m" }] });
+  const { router } = await withFullMemory({ classes: [{ name: "default", "max-cold-wait": "5m" }] });
   const held = openPost(`${router.url}/v1/completions`, completion(cold));
   held.head.catch(() => {});
-  await waitFor(async () => (await router.metrics()).sum("espalier_admission_held_requests") === 1, { what: "a hold" });
+  await waitFor(async () => (await router.metrics()).sum("espalier_admission_parked_requests") === 1, {
+    what: "a hold",
+  });
   held.destroy();
-  await waitFor(async () => (await router.metrics()).sum("espalier_admission_held_requests") === 0, {
+  await waitFor(async () => (await router.metrics()).sum("espalier_admission_parked_requests") === 0, {
     what: "its end",
   });
   const due = openPost(`${router.url}/v1/completions`, completion(cold), { "x-espalier-deadline-ms": "60000" });

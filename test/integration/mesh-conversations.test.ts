@@ -19,7 +19,7 @@ test("a conversation's next turn at another router goes to the same engine, by p
     for (let turn = 1; turn < 4; turn++) {
       const next = await conversation.turn();
       await untilSpread(routers, ++asked);
-      expect(next).toMatchObject({ status: 200, worker: first.worker });
+      expect(next).toMatchObject({ status: 200, engine: first.engine });
       expect(next.predicted, `turn ${turn} of conversation ${seed}`).toBeGreaterThan(0);
     }
   }
@@ -33,15 +33,15 @@ test.each(forms)(
     await untilRead(routers, 4);
     for (let seed = 0; seed < 3; seed++) {
       const conversation = converse(inTurn(routers), form, { seed }, sims[0]!);
-      const workers = new Set<string>();
+      const engines = new Set<string>();
       for (let turn = 0; turn < 4; turn++) {
         const answer = await conversation.turn();
         await untilFolded(routers, sims);
         expect(answer.predicted, `turn ${turn} of conversation ${seed}`).toBe(answer.cached);
         if (turn > 0) expect(answer.cached).toBeGreaterThan(0);
-        workers.add(answer.worker);
+        engines.add(answer.engine);
       }
-      expect(workers.size).toBe(1);
+      expect(engines.size).toBe(1);
     }
   },
 );
@@ -57,7 +57,7 @@ test.each([true, false])("a burst of siblings at one router goes to one engine, 
       return ask(routers[1]!, "/v1/completions", { prompt: [...common, ...tokensOf(10 + at, 60)], max_tokens: 1 });
     }),
   );
-  expect(new Set(turns.map(({ worker }) => worker)).size).toBe(1);
+  expect(new Set(turns.map(({ engine }) => engine)).size).toBe(1);
   expect(turns.filter(({ predicted }) => predicted === 592)).toHaveLength(19);
 });
 
@@ -71,7 +71,7 @@ test("a sibling at another router follows one that still waits to be computed", 
   const first = send(0);
   await untilSpread(routers, 1);
   const second = await send(1);
-  expect(second).toMatchObject({ worker: (await first).worker, predicted: 2_000 });
+  expect(second).toMatchObject({ engine: (await first).engine, predicted: 2_000 });
 });
 
 test("adapters and salts are kept apart at every router", async () => {
@@ -89,7 +89,7 @@ test("adapters and salts are kept apart at every router", async () => {
     ];
     await untilFolded(routers, sims);
     expect([first.predicted, first.cached], JSON.stringify(fields)).toEqual([0, 0]);
-    expect(second, JSON.stringify(fields)).toMatchObject({ worker: first.worker, predicted: 192, cached: 192 });
+    expect(second, JSON.stringify(fields)).toMatchObject({ engine: first.engine, predicted: 192, cached: 192 });
   }
 });
 
@@ -103,15 +103,15 @@ test("models are kept apart: what one model's engine holds draws nothing of anot
   });
   await untilRead(routers, 4);
   const prompt = tokensOf(1, 200);
-  const workers = new Set<string>();
+  const engines = new Set<string>();
   for (const model of ["tiny", "small"]) {
     const first = await ask(routers[0]!, "/v1/completions", { prompt, max_tokens: 1, model });
     await untilFolded(routers, sims);
     const second = await ask(routers[1]!, "/v1/completions", { prompt, max_tokens: 1, model });
     await untilFolded(routers, sims);
-    expect([first.predicted, second.predicted, second.worker]).toEqual([0, 192, first.worker]);
-    workers.add(first.worker);
+    expect([first.predicted, second.predicted, second.engine]).toEqual([0, 192, first.engine]);
+    engines.add(first.engine);
   }
-  expect(workers.size).toBe(2);
+  expect(engines.size).toBe(2);
   expect(await feedsOf(routers[0]!)).toHaveLength(4);
 });

@@ -90,7 +90,7 @@ test("the registry is followed live: an engine that an operator drains", async (
   const registry = await followed(other, "registry/1");
   const isDrainKnown = (): boolean => JSON.stringify(registry.getMap("entries").toJSON()).includes(sims[0]!.id);
   expect(isDrainKnown()).toBe(false);
-  const answer = await one.admin("PATCH", `/admin/workers/${encodeURIComponent(sims[0]!.id)}`, { draining: true });
+  const answer = await one.admin("PATCH", `/admin/engines/${encodeURIComponent(sims[0]!.id)}`, { draining: true });
   expect(answer.status).toBe(200);
   await waitFor(isDrainKnown, { what: "the drained engine" });
 });
@@ -101,7 +101,7 @@ interface Overview {
     readonly state: string;
     readonly draining: boolean;
     readonly models: readonly string[];
-    readonly read: readonly { readonly worth: string; readonly owner: string; readonly blocks: number }[];
+    readonly read: readonly { readonly quality: string; readonly owner: string; readonly blocks: number }[];
   }[];
   readonly load: readonly { readonly target: string; readonly own: number; readonly others: number }[];
   readonly links: {

@@ -62,12 +62,12 @@ describe("three routers", () => {
     for (const { facts, feeds, targets } of views) {
       expect(facts).toMatchObject({ blocks: 2 * 4 * 12, settled: 2 });
       expect(feeds.unread).toBe(0);
-      expect(targets.map(({ worth }) => worth)).toEqual(["complete", "complete"]);
+      expect(targets.map(({ quality }) => quality)).toEqual(["complete", "complete"]);
     }
     for (const router of routers) {
       for (const [at, sim] of sims.entries()) {
         const turn = await complete(router, tokensOf(10 * at + 1, 200));
-        expect(turn).toMatchObject({ worker: sim.id, predicted: 192, cached: 192 });
+        expect(turn).toMatchObject({ engine: sim.id, predicted: 192, cached: 192 });
       }
     }
   });
@@ -99,14 +99,14 @@ describe("three routers", () => {
     await untilFolded(routers, sims);
     const onlooker = await untilRole(routers, sim, "none");
     expect(await complete(onlooker, prompt)).toMatchObject({ predicted: 192, cached: 192 });
-    const { life } = (await targetOf(onlooker, sim))!;
+    const { epoch } = (await targetOf(onlooker, sim))!;
     await restartEngine(sim);
     const other = tokensOf(2, 100);
     await fill(sim, other);
     await waitFor(
       async () => {
         const target = await targetOf(onlooker, sim);
-        return target?.life !== life && target?.blocks === 6 && target.worth === "complete";
+        return target?.epoch !== epoch && target?.blocks === 6 && target.quality === "complete";
       },
       { what: "the new epoch" },
     );
@@ -128,7 +128,7 @@ describe("three routers", () => {
       for (const [at, sim] of sims.entries()) {
         for (const seed of [at, 10 + at]) {
           const turn = await complete(router, tokensOf(seed, 200));
-          expect(turn).toMatchObject({ worker: sim.id, predicted: 192, cached: 192 });
+          expect(turn).toMatchObject({ engine: sim.id, predicted: 192, cached: 192 });
         }
       }
     }
@@ -171,10 +171,10 @@ test("an engine that was killed and started again has no credit before its first
   const owner = await untilRole(others, again!, "owner");
   await untilFeed(owner, again!, "live nothing-published", 20_000);
   for (const router of others) {
-    await waitFor(async () => (await targetOf(router, again!))?.worth === "complete", {
+    await waitFor(async () => (await targetOf(router, again!))?.quality === "complete", {
       what: "a feed that is read",
     });
-    await waitFor(async () => (await router.workers())[0]?.targets[0]?.usable, { what: "a usable engine" });
+    await waitFor(async () => (await router.engines())[0]?.targets[0]?.usable, { what: "a usable engine" });
   }
   const answers = [];
   for (const [at, prompt] of prompts.entries()) answers.push(await complete(others[at % 2]!, prompt));
@@ -193,7 +193,7 @@ test("a router that joins late knows what was told before", async () => {
   const late = await joinRouter(rig, first!, sims);
   await untilFolded([first!, late], sims);
   for (const [at, sim] of sims.entries()) {
-    expect(await complete(late, tokensOf(at, 400))).toMatchObject({ worker: sim.id, predicted: 384, cached: 384 });
+    expect(await complete(late, tokensOf(at, 400))).toMatchObject({ engine: sim.id, predicted: 384, cached: 384 });
   }
 });
 

@@ -70,7 +70,7 @@ test("an engine that another router keeps busy is left alone", async () => {
   await untilOthers(other, 3);
   for (let at = 0; at < 10; at++) {
     const { headers } = await post(`${other.url}/v1/completions`, { model: "tiny", prompt: "hello", max_tokens: 1 });
-    expect(headers["x-espalier-worker"]).toBe(quiet.id);
+    expect(headers["x-espalier-engine"]).toBe(quiet.id);
   }
   busy.release();
   await untilOthers(other, 0);
@@ -82,7 +82,7 @@ test("an engine that is drained at one router, and taken back at another, gets i
   const [one, other] = [routers[0]!, routers[1]!];
   const drained = engines[0]!;
   const setDraining = (router: RunningRouter, draining: boolean): Promise<unknown> =>
-    router.admin("PATCH", `/admin/workers/${encodeURIComponent(drained.id)}`, { draining });
+    router.admin("PATCH", `/admin/engines/${encodeURIComponent(drained.id)}`, { draining });
   const shares = async (): Promise<readonly (readonly number[])[]> => {
     const found: number[][] = [];
     for (const router of routers) {
@@ -118,16 +118,16 @@ test("an engine drained at one router is drained at all, and back again", async 
   const routers = await meshRouters(rig, 2, sims, { tokenizes: false });
   const [one, other] = [routers[0]!, routers[1]!];
   const setDrain = (router: RunningRouter, draining: boolean) =>
-    router.admin("PATCH", `/admin/workers/${encodeURIComponent(sims[0]!.id)}`, { draining });
+    router.admin("PATCH", `/admin/engines/${encodeURIComponent(sims[0]!.id)}`, { draining });
   const untilDraining = (router: RunningRouter, draining: boolean) =>
-    waitFor(async () => (await router.workers()).find(({ id }) => id === sims[0]!.id)?.draining === draining, {
+    waitFor(async () => (await router.engines()).find(({ id }) => id === sims[0]!.id)?.draining === draining, {
       what: `engine with draining ${draining}`,
     });
   expect((await setDrain(one, true)).status).toBe(200);
   await untilDraining(other, true);
   for (let at = 0; at < 4; at++) {
     const turn = await ask(other, "/v1/completions", { prompt: tokensOf(at, 40), max_tokens: 1 });
-    expect(turn.worker).toBe(sims[1]!.id);
+    expect(turn.engine).toBe(sims[1]!.id);
   }
   expect((await setDrain(other, false)).status).toBe(200);
   await untilDraining(one, false);
@@ -140,11 +140,11 @@ test("a stored response is found by way of any router", async () => {
     const fields = { model: "tiny", input: "hello", max_output_tokens: 3 };
     const made = await post(`${routers[at % 2]!.url}/v1/responses`, fields);
     const next = routers[(at + 1) % 2]!;
-    const worker = made.headers["x-espalier-worker"];
+    const engine = made.headers["x-espalier-engine"];
     const followed = await post(`${next.url}/v1/responses`, { ...fields, previous_response_id: made.json.id });
-    expect([followed.status, followed.headers["x-espalier-worker"]]).toEqual([200, worker]);
+    expect([followed.status, followed.headers["x-espalier-engine"]]).toEqual([200, engine]);
     const read = await call(`${next.url}/v1/responses/${made.json.id}`);
-    expect([read.status, read.headers["x-espalier-worker"]]).toEqual([200, worker]);
+    expect([read.status, read.headers["x-espalier-engine"]]).toEqual([200, engine]);
   }
 });
 

@@ -36,14 +36,14 @@ test("an engine whose URL has a long path is used like any other", async () => {
   const [sim] = await publishingSims(rig, 1);
   const engines = await Promise.all(["a", "b"].map((end) => under(sim!, `/${"p".repeat(1_900)}${end}`)));
   const routers = await meshRouters(rig, 2, engines);
-  const ids = (await routers[0]!.workers()).map(({ id }) => id);
+  const ids = (await routers[0]!.engines()).map(({ id }) => id);
   expect(new Set(ids).size).toBe(2);
   expect(ids.map((id) => id.length)).toEqual([128, 128]);
   for (const router of routers) {
     for (let turn = 0; turn < 2; turn++) {
       const answer = await ask(router, "/v1/completions", { prompt: tokensOf(1, 100), max_tokens: 1 });
       expect(answer.status).toBe(200);
-      expect(ids).toContain(answer.worker);
+      expect(ids).toContain(answer.engine);
     }
   }
 });

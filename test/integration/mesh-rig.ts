@@ -43,8 +43,8 @@ export interface MeshView {
 export interface TargetView {
   readonly target: string;
   readonly owner: string | null;
-  readonly worth: string;
-  readonly life: string | null;
+  readonly quality: string;
+  readonly epoch: string | null;
   readonly sequence: number | null;
   readonly blocks: number | null;
   readonly digest: string | null;
@@ -131,7 +131,7 @@ export async function untilFolded(routers: readonly RunningRouter[], sims: reado
     const last = Number((await eventsOf(sim)).nextSequence) - 1;
     if (last < 0) return true;
     const target = await targetOf(router, sim);
-    return target?.sequence === last && target.worth === "complete";
+    return target?.sequence === last && target.quality === "complete";
   };
   const pairs = routers.flatMap((router) => sims.map((sim) => [router, sim] as const));
   await waitFor(async () => (await Promise.all(pairs.map(([router, sim]) => isFolded(router, sim)))).every(Boolean), {

@@ -19,7 +19,7 @@ const stickyRouters = (count: number, engines: readonly EngineLike[]): Promise<r
 async function answered(router: RunningRouter, session: string): Promise<string> {
   const { status, headers } = await post(`${router.url}/v1/chat/completions`, turnOf(session));
   expect([status, headers["x-espalier-policy"]]).toEqual([200, "sticky"]);
-  return String(headers["x-espalier-worker"]);
+  return String(headers["x-espalier-engine"]);
 }
 
 /** Why a router would send the session's next turn where, or only where when it is bound there. */

@@ -43,7 +43,7 @@ describe.each([
     one.serves("base");
     for (let i = 0; i < 8; i++)
       expect((await post(`${router.url}/v1/chat/completions`, chat({ model: "lora" }))).status).toBe(200);
-    await waitFor(async () => (await router.workers()).some(({ models }) => models?.length === 1), {
+    await waitFor(async () => (await router.engines()).some(({ models }) => models?.length === 1), {
       what: "a new list",
     });
     const page = await router.metrics();
@@ -88,7 +88,7 @@ test("a mistyped model is 503 while an engine may be starting, and 404 once it c
   });
   const ask = async () => (await post(`${router.url}/v1/chat/completions`, chat({ model: "typo" }))).status;
   expect(await ask()).toBe(503);
-  await waitFor(async () => (await router.workers()).some(({ state }) => state === "unreachable"), {
+  await waitFor(async () => (await router.engines()).some(({ state }) => state === "unreachable"), {
     what: "the state",
   });
   expect(await ask()).toBe(404);

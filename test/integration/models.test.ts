@@ -289,17 +289,17 @@ test("a split shares the requests by weight, and keeps a session on its side", a
   expect(Math.abs((engines[1]?.requests.length ?? 0) - 50)).toBeLessThan(31);
   for (const { body } of engines[1]?.requests ?? []) expect(JSON.parse(body.toString()).model).toBe("canary");
 
-  const workers = new Set<string>();
+  const chosen = new Set<string>();
   for (let session = 0; session < 12; session++) {
     const seen = new Set<string>();
     for (let turn = 0; turn < 3; turn++) {
       const answer = await post(url, chat({ model: "mixed", user: `user-${session}` }));
-      seen.add(String(answer.headers["x-espalier-worker"]));
+      seen.add(String(answer.headers["x-espalier-engine"]));
     }
     expect(seen.size).toBe(1);
-    for (const worker of seen) workers.add(worker);
+    for (const engine of seen) chosen.add(engine);
   }
-  expect(workers.size).toBe(2);
+  expect(chosen.size).toBe(2);
   expect(await ids(router)).toEqual(["canary", "stable", "chat", "mixed"]);
 });
 
@@ -328,7 +328,7 @@ test("an engine whose models change is found under the new ones", async () => {
   models[0] = "second";
   engine.control.splice(0);
   await engine.restart(async () => {
-    await waitFor(async () => (await router.workers())[0]?.state === "down", { what: "down engine" });
+    await waitFor(async () => (await router.engines())[0]?.state === "down", { what: "down engine" });
   });
   await waitFor(async () => (await ids(router))[0] === "second", { what: "the new model" });
 });

@@ -200,9 +200,9 @@ test("reloads that succeed and that fail", async () => {
 test("engines that are added, drained, looked at and removed", async () => {
   const [first, second] = await rig.sims(2);
   const router = await rig.router({ engines: [first!.url] });
-  expect((await ask(router, "POST", "/admin/workers", { url: second!.url })).status).toBe(201);
-  expect((await ask(router, "POST", "/admin/workers", { url: 7 })).status).toBe(400);
-  const item = "/admin/workers/{id}";
+  expect((await ask(router, "POST", "/admin/engines", { url: second!.url })).status).toBe(201);
+  expect((await ask(router, "POST", "/admin/engines", { url: 7 })).status).toBe(400);
+  const item = "/admin/engines/{id}";
   expect((await ask(router, "GET", item, undefined, second!.id)).status).toBe(200);
   expect((await ask(router, "PATCH", item, { draining: true }, second!.id)).status).toBe(200);
   expect((await ask(router, "PATCH", item, { draining: 1 }, second!.id)).status).toBe(400);
@@ -253,7 +253,7 @@ test("routers of a mesh that read events: status, mesh, feeds, prefixes and expl
       "/admin/feeds",
       "/admin/history",
       "/admin/prefixes",
-      "/admin/workers",
+      "/admin/engines",
     ]) {
       expect((await ask(router, "GET", path)).status).toBe(200);
     }

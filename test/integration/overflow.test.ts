@@ -43,7 +43,7 @@ test("with no engine up a request goes to the provider, says so, and is paid for
     "x-espalier-overflow": "provider",
     "x-espalier-overflow-reason": "no_engine",
   });
-  expect(answer.headers["x-espalier-worker"]).toBeUndefined();
+  expect(answer.headers["x-espalier-engine"]).toBeUndefined();
   const usage = answer.json.usage as { prompt_tokens: number; completion_tokens: number };
   const cost = (usage.prompt_tokens * 1_000 + usage.completion_tokens * 2_000) / 1e6;
   expect((await statusOf(router)).spent).toEqual({ hour: expect.closeTo(cost, 9), day: expect.closeTo(cost, 9) });
@@ -54,8 +54,8 @@ test("with no engine up a request goes to the provider, says so, and is paid for
   expect(explained.json.overflow).toEqual({ backend: "provider", reason: "no_engine" });
 
   const [engine] = await rig.sims(1);
-  await router.admin("POST", "/admin/workers", { url: engine!.url });
-  await waitFor(async () => (await post(chatUrl(router), chat())).headers["x-espalier-worker"] === engine!.id, {
+  await router.admin("POST", "/admin/engines", { url: engine!.url });
+  await waitFor(async () => (await post(chatUrl(router), chat())).headers["x-espalier-engine"] === engine!.id, {
     what: "an answer of the engine",
   });
   expect((await router.admin("POST", "/admin/explain", chat())).json.overflow).toBeNull();
@@ -169,11 +169,11 @@ test("the next provider gets what the first one refuses, and a failure sends the
   const open = openPost(chatUrl(second), chat());
   await waitFor(() => waiting.length === 1, { what: "the request at the provider" });
   const [engine] = await rig.sims(1);
-  await second.admin("POST", "/admin/workers", { url: engine!.url });
-  await waitFor(async () => ((await second.workers())[0]?.models?.length ?? 0) > 0, { what: "the engine" });
+  await second.admin("POST", "/admin/engines", { url: engine!.url });
+  await waitFor(async () => ((await second.engines())[0]?.models?.length ?? 0) > 0, { what: "the engine" });
   waiting[0]!.response.writeHead(500).end();
   const head = await open.head;
-  expect([head.statusCode, head.headers["x-espalier-worker"]]).toEqual([200, engine!.id]);
+  expect([head.statusCode, head.headers["x-espalier-engine"]]).toEqual([200, engine!.id]);
   await open.body;
 });
 
@@ -206,8 +206,8 @@ test("a pool that scales from zero holds what no provider takes", async () => {
     what: "the request to wait",
   });
   const [engine] = await rig.sims(1);
-  await router.admin("POST", "/admin/workers", { url: engine!.url });
-  expect((await open.head).headers["x-espalier-worker"]).toBe(engine!.id);
+  await router.admin("POST", "/admin/engines", { url: engine!.url });
+  expect((await open.head).headers["x-espalier-engine"]).toBe(engine!.id);
   await open.body;
 });
 

@@ -28,7 +28,7 @@ test("every engine down: 503 with Retry-After, in each API's shape, until one is
   const [sim] = await rig.sims(1);
   const router = await rig.router({ engines: [sim!.url] });
   await sim!.fault({ kind: "unhealthy" });
-  await waitFor(async () => (await router.workers())[0]?.state === "down", { what: "down engine" });
+  await waitFor(async () => (await router.engines())[0]?.state === "down", { what: "down engine" });
 
   expectTurnedAway(await post(`${router.url}/v1/chat/completions`, chat()), 503, "no_engine_available");
   const anthropic = await post(`${router.url}/v1/messages`, chat());

@@ -45,8 +45,8 @@ test("any router of a mesh says why a request went where it went, by its id", as
   await untilSpread(routers, 1);
   for (const router of routers) await untilQuiet(router);
   const second = await ask(one, "/v1/completions", { prompt, max_tokens: 1 }, { "x-request-id": "second/of?two%" });
-  expect(second.worker).toBe(first.worker);
-  const loser = sims.find(({ id }) => id !== second.worker)!.id;
+  expect(second.engine).toBe(first.engine);
+  const loser = sims.find(({ id }) => id !== second.engine)!.id;
 
   const past = await pastOf(other, "second/of?two%");
   expect(past).toEqual(await pastOf(one, "second/of?two%"));
@@ -54,16 +54,16 @@ test("any router of a mesh says why a request went where it went, by its id", as
   expect(past.decisions).toHaveLength(1);
   const [decision] = past.decisions;
   expect(decision).toMatchObject({
-    ...{ endpoint: "completions", model: "tiny", policy: "predicted_latency", target: second.worker, attempt: 1 },
-    ...{ promptTokens: 400, matchedTokens: 384, comparedCount: 2, queuedMs: 0, prefillWorker: null },
+    ...{ endpoint: "completions", model: "tiny", policy: "predicted_latency", target: second.engine, attempt: 1 },
+    ...{ promptTokens: 400, matchedTokens: 384, comparedCount: 2, queuedMs: 0, prefillEngine: null },
     candidates: [
-      { key: second.worker, matchedTokens: 384 },
+      { key: second.engine, matchedTokens: 384 },
       { key: loser, matchedTokens: 0 },
     ],
   });
   expect(decision?.summary).toMatch(
     new RegExp(
-      `^${second.worker} was chosen over ${loser}: it held 384 of 400 tokens, the other none, and was .*sooner`,
+      `^${second.engine} was chosen over ${loser}: it held 384 of 400 tokens, the other none, and was .*sooner`,
     ),
   );
 });
@@ -88,7 +88,7 @@ test("a second attempt is a second decision", async () => {
   const ids = ["a", "b"];
   for (const id of ids) {
     const body = { prompt: tokensOf(1, 40), max_tokens: 1 };
-    expect((await ask(router, "/v1/completions", body, { "x-request-id": id })).worker).toBe(sound!.id);
+    expect((await ask(router, "/v1/completions", body, { "x-request-id": id })).engine).toBe(sound!.id);
   }
   const all = await Promise.all(ids.map((id) => pastOf(router, id)));
   const retried = all.find(({ decisions }) => decisions.length === 2);

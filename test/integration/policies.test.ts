@@ -94,7 +94,7 @@ async function placement(router: RunningRouter, keyed: (session: string) => read
     const [fields, headers] = keyed(session);
     const answer = await ask(router, fields, headers);
     expect(answer.status).toBe(200);
-    places.set(session, String(answer.headers["x-espalier-worker"]));
+    places.set(session, String(answer.headers["x-espalier-engine"]));
   }
   return places;
 }
@@ -131,7 +131,7 @@ test("prefix_hash keeps prompts of one beginning on one engine, however they go 
     for (const end of ["a question", "another one ".repeat(200)]) {
       const content = `${`${beginning} is how this one begins. `.repeat(100)}${end}`;
       const answer = await ask(router, { messages: [{ role: "user", content }] });
-      places.add(String(answer.headers["x-espalier-worker"]));
+      places.add(String(answer.headers["x-espalier-engine"]));
     }
     expect(places.size).toBe(1);
     for (const place of places) homes.add(place);
@@ -155,7 +155,7 @@ test("when an engine goes down only its sessions move, and they come back with i
   const before = await placement(router, byHeader);
   const [victim] = sims;
   await victim!.fault({ kind: "unhealthy" });
-  const state = async () => (await router.workers()).find(({ id }) => id === victim!.id)?.state;
+  const state = async () => (await router.engines()).find(({ id }) => id === victim!.id)?.state;
   await waitFor(async () => (await state()) === "down", { what: "down engine" });
 
   const without = await placement(router, byHeader);

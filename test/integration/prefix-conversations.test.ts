@@ -30,10 +30,10 @@ async function play(
 
 function expectAtHome(turns: readonly (readonly Turn[])[]): void {
   for (const conversation of turns) {
-    expect(new Set(conversation.map(({ worker }) => worker)).size).toBe(1);
+    expect(new Set(conversation.map(({ engine }) => engine)).size).toBe(1);
     for (const turn of conversation.slice(1)) expect(turn.cached).toBeGreaterThan(0.6 * turn.promptTokens);
   }
-  expect(new Set(turns.map(([first]) => first!.worker)).size).toBeGreaterThan(1);
+  expect(new Set(turns.map(([first]) => first!.engine)).size).toBeGreaterThan(1);
 }
 
 describe.each(policies)("%s", (policy) => {
@@ -69,7 +69,7 @@ describe.each(policies)("%s", (policy) => {
     for (let seed = 2; seed < 8; seed++) {
       const turn = await converse(router, "chat", { seed, system }, sims[0]!).turn();
       await heard();
-      expect([turn.worker, turn.predicted]).toEqual([first.worker, turn.cached]);
+      expect([turn.engine, turn.predicted]).toEqual([first.engine, turn.cached]);
       expect(turn.cached).toBeGreaterThan(380);
     }
   });

@@ -13,7 +13,7 @@ const complete = (router: RunningRouter, prompt: readonly number[], fields: Json
   ask(router, "/v1/completions", { prompt, max_tokens: 1, ...fields });
 
 async function loadOf(router: RunningRouter): Promise<Readonly<Record<string, number>>> {
-  return (await router.workers())[0]!.targets[0]!.load;
+  return (await router.engines())[0]!.targets[0]!.load;
 }
 
 describe("prompt tokens that wait", () => {
@@ -65,7 +65,7 @@ test.each(["auto", "off"])("a burst of siblings goes together before anybody tel
   const common = tokensOf(1, 600);
   const siblings = Array.from({ length: 20 }, (_, at) => complete(router, [...common, ...tokensOf(10 + at, 60)]));
   const turns = await Promise.all(siblings);
-  expect(new Set(turns.map(({ worker }) => worker)).size).toBe(1);
+  expect(new Set(turns.map(({ engine }) => engine)).size).toBe(1);
   expect(turns.map(({ predicted }) => predicted).sort((one, other) => one - other)).toEqual([
     0,
     ...Array(19).fill(592),
@@ -80,7 +80,7 @@ test("bursts of several families do not mix", async () => {
     Array.from({ length: 32 }, (_, at) => complete(router, [...families[at % 4]!, ...tokensOf(10 + at, 60)])),
   );
   for (let family = 0; family < 4; family++) {
-    expect(new Set(turns.filter((_, at) => at % 4 === family).map(({ worker }) => worker)).size).toBe(1);
+    expect(new Set(turns.filter((_, at) => at % 4 === family).map(({ engine }) => engine)).size).toBe(1);
   }
   expect(turns.filter(({ predicted }) => predicted === 0)).toHaveLength(4);
 });
@@ -142,10 +142,10 @@ describe.each(refusals)("a prompt that was refused by $name", ({ fault, status }
     const first: Turn[] = [];
     for (const prompt of prompts) first.push(await complete(router, prompt));
     await refuses!.clearFaults();
-    expect(first.map(({ worker }) => worker)).toEqual(prompts.map(() => takes!.id));
+    expect(first.map(({ engine }) => engine)).toEqual(prompts.map(() => takes!.id));
     expect(first.some(({ attempts }) => attempts === 2)).toBe(true);
     for (const prompt of prompts) {
-      expect(await complete(router, prompt)).toMatchObject({ worker: takes!.id, predicted: 192, cached: 192 });
+      expect(await complete(router, prompt)).toMatchObject({ engine: takes!.id, predicted: 192, cached: 192 });
     }
   });
 });

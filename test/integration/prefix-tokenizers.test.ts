@@ -59,13 +59,13 @@ test.each(foreignForms)(
       }
     }
     for (const conversation of turns) {
-      expect(new Set(conversation.map(({ worker }) => worker)).size).toBe(1);
+      expect(new Set(conversation.map(({ engine }) => engine)).size).toBe(1);
       for (const { predicted, cached, promptTokens } of conversation.slice(1)) {
         expect(cached).toBeGreaterThan(0.4 * promptTokens);
         expect(predicted).toBeGreaterThan(0);
       }
     }
-    expect(new Set(turns.map(([first]) => first!.worker)).size).toBe(engines);
+    expect(new Set(turns.map(([first]) => first!.engine)).size).toBe(engines);
     expect(await promptsOf(router)).toEqual({ tokens: 0, partial: 0, bytes: 24 });
   },
 );
@@ -76,21 +76,21 @@ test.each(foreignForms)(
     const sims = await publishingSims(rig, 3);
     const router = await cacheRouter(rig, sims);
     const histories: Json[][] = Array.from({ length: 6 }, () => []);
-    const workers = histories.map(() => new Set<string>());
+    const chosen = histories.map(() => new Set<string>());
     for (let round = 0; round < 4; round++) {
       for (const [at, history] of histories.entries()) {
         history.push({ role: "user", content: wordsOf(100 * at + round, 80) });
         const turn = await ask(router, path, body(history));
         history.push({ role: "assistant", content: turn.text });
-        workers[at]!.add(turn.worker);
+        chosen[at]!.add(turn.engine);
         expect(turn.predicted).toBe(turn.cached);
         if (round > 0) expect(turn.cached).toBeGreaterThan(0.4 * turn.promptTokens);
         await untilHeard(router, sims);
       }
     }
-    expect(workers.map(({ size }) => size)).toEqual(histories.map(() => 1));
+    expect(chosen.map(({ size }) => size)).toEqual(histories.map(() => 1));
     // How full a cache is that events tell of decides nothing: conversations of their own begin where chance has it.
-    if (engines === 1) expect(new Set(workers.map(([first]) => first)).size).toBe(1);
+    if (engines === 1) expect(new Set(chosen.map(([first]) => first)).size).toBe(1);
     expect(await promptsOf(router)).toEqual({ tokens: 24, partial: 0, bytes: 0 });
   },
 );
@@ -129,7 +129,7 @@ describe("a model whose chats cannot be tokenised", () => {
 
   function expectFollowed(turns: readonly (readonly Turn[])[]): void {
     for (const conversation of turns) {
-      expect(new Set(conversation.map(({ worker }) => worker)).size).toBe(1);
+      expect(new Set(conversation.map(({ engine }) => engine)).size).toBe(1);
       expect(conversation.at(-1)!.cached).toBeGreaterThan(100);
     }
   }
@@ -289,6 +289,6 @@ test("the first request of a fresh router goes by what the engines held before i
   };
   let first = await firstOf();
   for (let router = 2; router <= 5 && first.predicted === 0; router++) first = await firstOf();
-  expect(first).toMatchObject({ status: 200, worker: sims[1]!.id, predicted: first.cached });
+  expect(first).toMatchObject({ status: 200, engine: sims[1]!.id, predicted: first.cached });
   expect(first.cached).toBeGreaterThan(0.9 * first.promptTokens);
 });

@@ -21,8 +21,8 @@ test("ranks that begin at 4 are asked for by their own numbers, `/generate` in t
   const engine = await httpEngine(rig, ({ response }) => response.end("{}"), { metrics: () => page });
   const router = await rig.router({ engines: [{ url: engine.url, ranks: 2 }] });
   const signals = async () => {
-    const { json } = await router.admin("GET", "/admin/workers");
-    return (json.workers as readonly Row[])[0]!.targets.map(({ signals: { running } }) => running);
+    const { json } = await router.admin("GET", "/admin/engines");
+    return (json.engines as readonly Row[])[0]!.targets.map(({ signals: { running } }) => running);
   };
   await waitFor(async () => String(await signals()) === "4,5", { what: "the load of both ranks" });
   for (let at = 0; at < 8; at++) await post(`${router.url}/v1/chat/completions`, chat());

@@ -25,8 +25,8 @@ describe("of an engine nearby and one behind a long wire", () => {
     ];
     const router = await cacheRouter(rig, engines, { config: { policy: "predicted_latency" } });
     const networkMs = async (id: string): Promise<number> => {
-      const workers = (await router.workers()) as unknown as readonly { id: string; network_ms: number | null }[];
-      return workers.find((worker) => worker.id === id)?.network_ms ?? Number.NaN;
+      const engines = (await router.engines()) as unknown as readonly { id: string; network_ms: number | null }[];
+      return engines.find((engine) => engine.id === id)?.network_ms ?? Number.NaN;
     };
     // The first answers of a busy machine come late; the fastest of some has little but the way in it.
     const isMeasured = async () => {
@@ -34,7 +34,7 @@ describe("of an engine nearby and one behind a long wire", () => {
       return nearMs < wayMs / 2 && farMs >= 2 * wayMs && farMs < 3 * wayMs;
     };
     await waitFor(isMeasured, { what: "the distance of both engines" });
-    const drain = (isDraining: boolean) => router.admin("PATCH", "/admin/workers/near", { draining: isDraining });
+    const drain = (isDraining: boolean) => router.admin("PATCH", "/admin/engines/near", { draining: isDraining });
     const sims = [
       { ...near!, id: "near" },
       { ...far!, id: "far" },
@@ -43,9 +43,9 @@ describe("of an engine nearby and one behind a long wire", () => {
   }
   const completion = (prompt: readonly number[]) => ({ prompt, max_tokens: 1 });
   const sent = async (router: RunningRouter, prompt: readonly number[]) => {
-    const { worker } = await ask(router, "/v1/completions", completion(prompt));
+    const { engine } = await ask(router, "/v1/completions", completion(prompt));
     await router.untilIdle();
-    return worker;
+    return engine;
   };
 
   test("the near one gets what no cache has, and the far one what its cache pays the trip for", async () => {

@@ -91,14 +91,14 @@ test("a broken file changes nothing and says why, in the log, in the metrics and
 test("engines of the file come and go", async () => {
   const [a, b] = await rig.sims(2);
   const { router, writeConfig, status } = await startRouter([a!]);
-  const workers = async () => {
-    const { json } = await call(`${router.adminUrl}/admin/workers`);
-    return (json.workers as readonly { readonly id: string }[]).map(({ id }) => id);
+  const engines = async () => {
+    const { json } = await call(`${router.adminUrl}/admin/engines`);
+    return (json.engines as readonly { readonly id: string }[]).map(({ id }) => id);
   };
   await writeConfig({ engines: [a!.url, b!.url] });
   await waitFor(async () => (await status()).usableEngines === 2, { what: "the second engine" });
   await writeConfig({ engines: [b!.url] });
-  await waitFor(async () => (await workers()).join() === b!.id, { what: "the end of the first" });
+  await waitFor(async () => (await engines()).join() === b!.id, { what: "the end of the first" });
 });
 
 test("sources of engines come, change and go; streams go on, and no engine of another source is touched", async () => {
@@ -121,9 +121,9 @@ test("sources of engines come, change and go; streams go on, and no engine of an
   const stream = openPost(`${router.url}/v1/chat/completions`, chat({ stream: true }));
   await stream.head;
   const weights = async () => {
-    const { json } = await call(`${router.adminUrl}/admin/workers`);
-    const workers = json.workers as readonly { readonly id: string; readonly weight: number; readonly state: string }[];
-    return workers.map(({ id, weight, state }) => `${id} ${weight} ${state}`).sort();
+    const { json } = await call(`${router.adminUrl}/admin/engines`);
+    const engines = json.engines as readonly { readonly id: string; readonly weight: number; readonly state: string }[];
+    return engines.map(({ id, weight, state }) => `${id} ${weight} ${state}`).sort();
   };
   const reloaded = async (config: Section, expected: readonly string[]): Promise<void> => {
     await writeConfig(config);

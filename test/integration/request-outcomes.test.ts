@@ -110,7 +110,7 @@ test("what the router refuses, what nobody could serve, and what clients did wro
   open.destroy();
   await expectCounted(router, { refused: 7, cancelled: 1 });
   expect((await post(url, chat({ model: "unknown" }))).status).toBe(404);
-  await router.admin("PATCH", `/admin/workers/${encodeURIComponent(engine.id)}`, { draining: true });
+  await router.admin("PATCH", `/admin/engines/${encodeURIComponent(engine.id)}`, { draining: true });
   expect((await post(url, chat())).status).toBe(503);
   await expectCounted(router, { refused: 8, cancelled: 1, answered: 1 });
 });

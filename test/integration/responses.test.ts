@@ -11,7 +11,7 @@ const round = { policy: "round_robin" };
 const ask = (router: RunningRouter, fields: Json = {}): Promise<Answer> =>
   post(`${router.url}/v1/responses`, { model: "tiny", input: "hello", max_output_tokens: 3, ...fields });
 const at = (router: RunningRouter, id: unknown, action = ""): string => `${router.url}/v1/responses/${id}${action}`;
-const worker = (answer: Answer): string => String(answer.headers["x-espalier-worker"]);
+const engine = (answer: Answer): string => String(answer.headers["x-espalier-engine"]);
 
 function expectNotFound(answer: Answer, param: string | null): void {
   expect([answer.status, errorOf(answer)]).toEqual([
@@ -33,7 +33,7 @@ test("a follow-up goes to the engine that has the response, against the policy's
     for (let turn = 0; turn < 3; turn++) {
       const next = await ask(router, { previous_response_id: previous });
       expect([next.status, next.json.previous_response_id]).toEqual([200, previous]);
-      expect(worker(next)).toBe(worker(first));
+      expect(engine(next)).toBe(engine(first));
       previous = next.json.id;
     }
   }
@@ -45,7 +45,7 @@ test("a streamed response is remembered as well", async () => {
   const id = /"id":"(resp_[0-9a-f]+)"/.exec(streamed.text)?.[1];
   for (let turn = 0; turn < 3; turn++) {
     const next = await ask(router, { previous_response_id: id });
-    expect([next.status, worker(next)]).toEqual([200, worker(streamed)]);
+    expect([next.status, engine(next)]).toEqual([200, engine(streamed)]);
   }
 });
 
@@ -63,7 +63,7 @@ test("a flood of questions for responses that engines do not find in time keeps 
   expect(answers.filter(({ status }) => status === 404)).toHaveLength(32);
   const page = await router.metrics();
   expect(page.sum("espalier_engine_health_probes_total", { outcome: "timeout" })).toBe(0);
-  expect((await router.workers())[0]?.state).toBe("up");
+  expect((await router.engines())[0]?.state).toBe("up");
 });
 
 test("reading and deleting find the engine; what is deleted is gone", async () => {
@@ -71,7 +71,7 @@ test("reading and deleting find the engine; what is deleted is gone", async () =
   const made = await ask(router);
   for (let i = 0; i < 3; i++) {
     const read = await call(at(router, made.json.id));
-    expect([read.status, read.json, worker(read)]).toEqual([200, made.json, worker(made)]);
+    expect([read.status, read.json, engine(read)]).toEqual([200, made.json, engine(made)]);
   }
   const deleted = await call(at(router, made.json.id), { method: "DELETE" });
   expect([deleted.status, deleted.json]).toEqual([200, { id: made.json.id, object: "response", deleted: true }]);
@@ -105,19 +105,19 @@ test("a fresh router finds a response by asking the engines, and then knows", as
   const fresh = await rig.router({ engines: sims.map(({ url }) => url), config: round });
 
   const read = await call(at(fresh, made.json.id));
-  expect([read.status, read.text, worker(read)]).toEqual([200, made.text, worker(made)]);
+  expect([read.status, read.text, engine(read)]).toEqual([200, made.text, engine(made)]);
   for (let turn = 0; turn < 3; turn++) {
     const next = await ask(fresh, { previous_response_id: made.json.id });
-    expect([next.status, worker(next)]).toEqual([200, worker(made)]);
+    expect([next.status, engine(next)]).toEqual([200, engine(made)]);
   }
 });
 
 test("a response whose engine is down is not found, and other requests go on", async () => {
   const { router, sims } = await threeEngines();
   const made = await ask(router);
-  const holderSim = sims.find(({ id }) => id === worker(made))!;
+  const holderSim = sims.find(({ id }) => id === engine(made))!;
   await holderSim.fault({ kind: "unhealthy" });
-  const state = async () => (await router.workers()).find(({ id }) => id === holderSim.id)?.state;
+  const state = async () => (await router.engines()).find(({ id }) => id === holderSim.id)?.state;
   await waitFor(async () => (await state()) === "down", { what: "down engine" });
 
   expectNotFound(await ask(router, { previous_response_id: made.json.id }), null);
@@ -183,7 +183,7 @@ test("a response can be read while it is still being made", async () => {
   );
   for (const stream of streams) await waitFor(() => stream.received() !== "", { what: "first event" });
   const read = await call(at(router, "resp_open"));
-  expect([read.status, worker(read)]).toEqual([200, engines[0]?.id]);
+  expect([read.status, engine(read)]).toEqual([200, engines[0]?.id]);
   for (const stream of streams) stream.destroy();
   await router.untilIdle();
 });

@@ -38,7 +38,7 @@ test.each<readonly [string, (engine: Socket) => void]>([
     [200, '{"good":true}'],
     [200, '{"good":true}'],
   ]);
-  expect(answers.map(({ headers }) => headers["x-espalier-worker"])).toEqual([good.id, good.id]);
+  expect(answers.map(({ headers }) => headers["x-espalier-engine"])).toEqual([good.id, good.id]);
   expect(answers.map(({ headers }) => headers["x-espalier-attempts"]).sort()).toEqual(["1", "2"]);
   expect(bad.count()).toBe(1);
   await router.untilIdle();
@@ -53,7 +53,7 @@ test("a simulated engine that refuses connections is passed over", async () => {
   const answers = await askTwice(router);
 
   expect(answers.map(({ status }) => status)).toEqual([200, 200]);
-  expect(answers.map(({ headers }) => headers["x-espalier-worker"])).toEqual([good!.id, good!.id]);
+  expect(answers.map(({ headers }) => headers["x-espalier-engine"])).toEqual([good!.id, good!.id]);
   expect((await router.metrics()).sum("espalier_proxy_retries_total", { budget: "free" })).toBe(1);
 });
 
@@ -92,7 +92,7 @@ test("an engine that closes the connection after its headers was at work: nobody
   expect([answer.status, errorOf(answer).code]).toEqual([502, "upstream_reset"]);
   expect(engines.map((engine) => engine.count()).sort()).toEqual([0, 1]);
   const asked = engines.find((engine) => engine.count() === 1);
-  expect(answer.headers).toMatchObject({ "x-espalier-failed-worker": asked?.id, "x-espalier-attempts": "1" });
+  expect(answer.headers).toMatchObject({ "x-espalier-failed-engine": asked?.id, "x-espalier-attempts": "1" });
   await router.untilIdle();
   expect(router.lines.filter(({ message }) => message === "request failed")).toMatchObject([
     { level: "warn", fields: { code: "upstream_reset", attempts: 1, model: "tiny" } },

@@ -43,13 +43,13 @@ export interface RunningRouter {
   readonly lines: readonly LogLine[];
   admin(method: string, path: string, body?: unknown): Promise<Answer>;
   metrics(): Promise<MetricsPage>;
-  workers(): Promise<readonly Worker[]>;
+  engines(): Promise<readonly Engine[]>;
   /** Waits until nothing is in flight and every load figure is back at zero. */
   untilIdle(): Promise<void>;
 }
 
-/** The part of `GET /admin/workers` that tests read. */
-export interface Worker {
+/** The part of `GET /admin/engines` that tests read. */
+export interface Engine {
   readonly id: string;
   readonly url: string;
   readonly state: string;
@@ -142,10 +142,10 @@ async function startRouter(
       headers: body === undefined ? headers : { ...headers, "content-type": "application/json" },
       body: body === undefined || typeof body === "string" ? body : JSON.stringify(body),
     });
-  const workers = async () => (await ask("GET", "/admin/workers")).json.workers as readonly Worker[];
-  const countUsable = (all: readonly Worker[]) => all.filter(({ models, targets }) => models && targets[0]?.usable);
+  const listed = async () => (await ask("GET", "/admin/engines")).json.engines as readonly Engine[];
+  const countUsable = (all: readonly Engine[]) => all.filter(({ models, targets }) => models && targets[0]?.usable);
   if (usable > 0) {
-    await waitFor(async () => countUsable(await workers()).length >= usable, { what: `${usable} usable engines` });
+    await waitFor(async () => countUsable(await listed()).length >= usable, { what: `${usable} usable engines` });
   }
   return {
     router,
@@ -155,11 +155,11 @@ async function startRouter(
     lines: logger.lines,
     admin: ask,
     metrics: async () => parseMetrics((await ask("GET", "/metrics")).text),
-    workers,
+    engines: listed,
     async untilIdle() {
       await waitFor(
         async () => {
-          const loads = (await workers()).flatMap(({ targets }) => targets.flatMap(({ load }) => Object.values(load)));
+          const loads = (await listed()).flatMap(({ targets }) => targets.flatMap(({ load }) => Object.values(load)));
           const { inFlight } = (await ask("GET", "/admin/status")).json;
           return inFlight === 0 && loads.every((load) => load === 0);
         },

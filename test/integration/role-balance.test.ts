@@ -22,10 +22,10 @@ function leapingClock(): Clock & { leap(ms: number): void } {
 }
 
 async function assignedRolesOf(router: RunningRouter): Promise<Readonly<Record<string, string | null>>> {
-  const { workers } = (await call(`${router.adminUrl}/admin/workers`)).json as unknown as {
-    readonly workers: readonly { readonly id: string; readonly duty: string | null }[];
+  const { engines } = (await call(`${router.adminUrl}/admin/engines`)).json as unknown as {
+    readonly engines: readonly { readonly id: string; readonly assigned_role: string | null }[];
   };
-  return Object.fromEntries(workers.map(({ id, duty }) => [id, duty]));
+  return Object.fromEntries(engines.map(({ id, assigned_role }) => [id, assigned_role]));
 }
 
 test("after half a minute of requests roles are assigned, which requests keep to; a drained engine's goes to another", async () => {
@@ -57,17 +57,17 @@ test("after half a minute of requests roles are assigned, which requests keep to
   const reported = (await router.metrics()).sum("espalier_disaggregation_prefill_engines", { model: "tiny" });
   expect(reported).toBe(prefill.length);
   const answers = await Promise.all(Array.from({ length: 12 }, (_, at) => ask(router, longChat(`then ${at}`))));
-  for (const { status, workers } of answers) {
+  for (const { status, engines } of answers) {
     expect(status).toBe(200);
-    expect(prefill).toContain(workers[0]);
-    expect(decode).toContain(workers[1]);
+    expect(prefill).toContain(engines[0]);
+    expect(decode).toContain(engines[1]);
   }
   const short = await ask(router, { model: "tiny", messages: [{ role: "user", content: "hi" }], max_tokens: 2 });
-  expect(short.workers[0]).toBe("-");
-  expect(decode).toContain(short.workers[1]);
+  expect(short.engines[0]).toBe("-");
+  expect(decode).toContain(short.engines[1]);
   await nothingLeaks(router, sims);
 
-  await router.admin("PATCH", `/admin/workers/${encodeURIComponent(decode[0]!)}`, { draining: true });
+  await router.admin("PATCH", `/admin/engines/${encodeURIComponent(decode[0]!)}`, { draining: true });
   await waitFor(
     async () => {
       expect((await ask(router, longChat("without it"))).status).toBe(200);

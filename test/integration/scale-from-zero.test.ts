@@ -18,10 +18,10 @@ test("a request that finds no engine waits for the first one; other models are a
   });
   expect((await post(url, chat({ model: "other" }))).status).toBe(503);
   const [engine] = await rig.sims(1);
-  await router.admin("POST", "/admin/workers", { url: engine!.url });
+  await router.admin("POST", "/admin/engines", { url: engine!.url });
   const head = await waiting.head;
   expect(head.statusCode).toBe(200);
-  expect(head.headers["x-espalier-worker"]).toBe(engine!.id);
+  expect(head.headers["x-espalier-engine"]).toBe(engine!.id);
   expect(Number(head.headers["x-espalier-queued-ms"])).toBeGreaterThan(0);
   expect((await waiting.body).toString()).toContain("[DONE]");
   expect((await router.metrics()).sum("espalier_admission_cold_start_requests")).toBe(0);
@@ -35,6 +35,6 @@ test("without an engine in time it is answered with 503 and Retry-After, and the
   expect(errorOf(answer)).toMatchObject({ code: "no_engine_available" });
   expect(answer.headers["retry-after"]).toBe("1");
   const [engine] = await rig.sims(1);
-  await router.admin("POST", "/admin/workers", { url: engine!.url });
+  await router.admin("POST", "/admin/engines", { url: engine!.url });
   await waitFor(async () => (await post(url, chat())).status === 200, { what: "an answer" });
 });

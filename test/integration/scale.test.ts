@@ -42,7 +42,7 @@ test("from zero to one and back: a request that waits asks KEDA for an engine, a
   await waitFor(() => states.includes(true), { what: "the stream to tell" });
 
   const [engine] = await rig.sims(1);
-  await router.admin("POST", "/admin/workers", { url: engine!.url });
+  await router.admin("POST", "/admin/engines", { url: engine!.url });
   expect((await waiting.head).statusCode).toBe(200);
   await waiting.body;
   await waitFor(async () => (await demandOf(router))?.engines === 1, { what: "the engine to count" });

@@ -249,10 +249,10 @@ test("ids and models with line ends and control characters stay inside their fie
 describe("the admin listener", () => {
   test("paths of operators are not on the clients' port, in whatever spelling", async () => {
     for (const spelled of [
-      "/admin/workers",
-      "//admin/workers",
-      "/%61dmin/workers",
-      "/custom/../admin/workers",
+      "/admin/engines",
+      "//admin/engines",
+      "/%61dmin/engines",
+      "/custom/../admin/engines",
       "/metrics",
     ]) {
       const answer = await call(router.url, { path: spelled });
@@ -270,26 +270,26 @@ describe("the admin listener", () => {
     ["no text", { url: ["http://127.0.0.1:1"] }],
     ["an unknown key", { url: "http://127.0.0.1:1", headers: { a: "b" } }],
   ])("an engine by a URL with %s is refused", async (_, url) => {
-    const answer = await router.admin("POST", "/admin/workers", typeof url === "string" ? { url } : url);
-    expect([answer.status, (await router.workers()).length]).toEqual([400, 1]);
+    const answer = await router.admin("POST", "/admin/engines", typeof url === "string" ? { url } : url);
+    expect([answer.status, (await router.engines()).length]).toEqual([400, 1]);
   });
 
   test("on the clients' port nobody can name an engine", async () => {
     const before = engine.requests.length;
     const headers = {
-      "x-espalier-worker": "127.0.0.1:1",
+      "x-espalier-engine": "127.0.0.1:1",
       "x-target-worker": "http://127.0.0.1:1",
       forwarded: "host=a",
     };
-    expect((await post(`${router.url}${path}`, chat(), headers)).headers["x-espalier-worker"]).toBe(engine.id);
+    expect((await post(`${router.url}${path}`, chat(), headers)).headers["x-espalier-engine"]).toBe(engine.id);
     expect(engine.requests).toHaveLength(before + 1);
   });
 
   test("a body beyond its limit, or that is no JSON, is refused", async () => {
-    const big = await router.admin("POST", "/admin/workers", { url: `http://127.0.0.1:1/${"a".repeat(70_000)}` });
+    const big = await router.admin("POST", "/admin/engines", { url: `http://127.0.0.1:1/${"a".repeat(70_000)}` });
     expect(big.status).toBe(413);
     const headers = { "content-type": "application/json" };
-    const bad = await call(`${router.adminUrl}/admin/workers`, {
+    const bad = await call(`${router.adminUrl}/admin/engines`, {
       method: "POST",
       headers,
       body: '{"__proto__":{"url":1}}',

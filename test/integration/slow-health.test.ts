@@ -19,7 +19,7 @@ test("with default settings, engines whose health check takes a second come up, 
     );
     expect(answer.status).toBe(200);
   }
-  expect((await router.workers()).map(({ state }) => state)).toEqual(["up", "up"]);
+  expect((await router.engines()).map(({ state }) => state)).toEqual(["up", "up"]);
   const page = await router.metrics();
   expect(page.sum("espalier_engine_health_probes_total", { outcome: "ok" })).toBeGreaterThan(2);
   expect(page.sum("espalier_engine_health_probes_total", { outcome: "timeout" })).toBe(0);

@@ -52,7 +52,7 @@ test("engines on HTTPS are asked over it when their certificate is trusted", asy
   const config = { "engine-tls": { "ca-file": path("localhost.crt") } };
   const router = await rig.router({ engines: [engine.url], config });
   for (let i = 0; i < 3; i++) expect((await ask(router, {})).text).toBe('{"secure":true}');
-  expect(engine.id).toBe((await router.workers())[0]?.id);
+  expect(engine.id).toBe((await router.engines())[0]?.id);
 });
 
 test("an engine whose certificate is not trusted never comes up, unless nothing is checked", async () => {

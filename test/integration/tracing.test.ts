@@ -74,7 +74,7 @@ test("a streamed chat with a retry is one trace, from its caller to the engine t
     "server.port": router.port,
     "espalier.outcome": "answered",
     "espalier.policy": "round_robin",
-    "espalier.worker": good.id,
+    "espalier.engine": good.id,
     "espalier.stream": true,
     "espalier.request_id": expect.stringMatching(/^req-/),
   });
@@ -82,7 +82,7 @@ test("a streamed chat with a retry is one trace, from its caller to the engine t
   expect(within.map(({ name }) => name)).toEqual(["accept", "pick", "upstream", "pick", "upstream"]);
   const [, , failed, , answered] = within;
   expect(failed).toMatchObject({ kind: 3, isError: true, events: ["sent"] });
-  expect(failed!.attributes).toMatchObject({ "error.type": "reset", "espalier.worker": bad.id });
+  expect(failed!.attributes).toMatchObject({ "error.type": "reset", "espalier.engine": bad.id });
   expect(answered).toMatchObject({ kind: 3, isError: false, events: ["sent", "first_byte"] });
   expect(answered!.attributes).toMatchObject({ "http.response.status_code": 200, "http.request.resend_count": 1 });
   expect(`http://${answered!.attributes["server.address"]}:${answered!.attributes["server.port"]}`).toBe(good.url);
@@ -90,7 +90,7 @@ test("a streamed chat with a retry is one trace, from its caller to the engine t
     expect(startNs >= whole.startNs && startNs <= endNs && endNs <= whole.endNs).toBe(true);
   }
   // Engines' own traces hang below the call that reached them.
-  const calls = named(seen.spans, "upstream").filter(({ attributes }) => attributes["espalier.worker"] === good.id);
+  const calls = named(seen.spans, "upstream").filter(({ attributes }) => attributes["espalier.engine"] === good.id);
   expect(good.requests.map(({ headers }) => headers.traceparent).sort()).toEqual(calls.map(traceparentOf).sort());
   expect(good.requests.map(({ headers }) => headers.tracestate)).toEqual(["vendor=1", "vendor=1"]);
 
@@ -167,19 +167,19 @@ test("of a prefill and decode pair, each engine is told of its own call", async 
   const [prefill, decode] = sims;
   const router = await pairRouter(rig, sims, tracingTo(seen));
   const answer = await post(`${router.url}/v1/chat/completions`, longChat("once"));
-  expect(answer.headers["x-espalier-prefill-worker"]).toBe(prefill!.id);
+  expect(answer.headers["x-espalier-prefill-engine"]).toBe(prefill!.id);
 
   const spans = await seen.traceOf("chat tiny");
 
   const [whole] = named(spans, "chat tiny");
-  expect(whole!.attributes).toMatchObject({ "espalier.prefill_worker": prefill!.id, "espalier.worker": decode!.id });
+  expect(whole!.attributes).toMatchObject({ "espalier.prefill_engine": prefill!.id, "espalier.engine": decode!.id });
   for (const [name, sim] of [
     ["prefill", prefill!],
     ["upstream", decode!],
   ] as const) {
     const [call] = named(spans, name);
     expect(call).toMatchObject({ parentId: whole!.spanId, kind: 3, isError: false });
-    expect(call!.attributes).toMatchObject({ "espalier.worker": sim.id, "http.response.status_code": 200 });
+    expect(call!.attributes).toMatchObject({ "espalier.engine": sim.id, "http.response.status_code": 200 });
     expect((await sim.requests()).map(({ headers }) => headers.traceparent)).toEqual([traceparentOf(call!)]);
   }
 });
@@ -207,7 +207,7 @@ test("of requests that are not sampled those that fail are kept, in the trace th
   expect(whole!.attributes).toMatchObject({
     "error.type": "500",
     "espalier.attempts": 1,
-    "espalier.worker": engine.id,
+    "espalier.engine": engine.id,
   });
   const reported = engine.requests.map(({ headers }) => headers.traceparent);
   expect(reported[1]).toBe(unsampled.traceparent);

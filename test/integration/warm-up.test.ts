@@ -68,7 +68,7 @@ test("other routers of a mesh hear nothing of it", async () => {
   const { json } = await first.admin("GET", "/admin/mesh");
   const { facts, load } = json as unknown as { facts: { blocks: number }; load: readonly { inFlight: number }[] };
   expect([facts.blocks, ...load.map(({ inFlight }) => inFlight)]).toEqual([0, 0]);
-  expect((await first.admin("GET", "/admin/workers")).text).not.toContain("warm-up");
+  expect((await first.admin("GET", "/admin/engines")).text).not.toContain("warm-up");
 });
 
 test("it ends when its time is up, however little of it is done", async () => {

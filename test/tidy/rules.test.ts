@@ -189,7 +189,7 @@ test.each([
 
 test.each([
   ["packages/a/src/b.ts", '// Lanes, told by a teller.\nconst a = `${b("lanes")}: a knee`;'],
-  ["packages/a/src/b.ts", "const usageHalfLifeMs = 1;\nconst { life } = statement;"],
+  ["packages/a/src/b.ts", "const usageHalfLifeMs = 1;"],
   ["packages/a/src/b.ts", "const their = planes.map(lifecycleOf);"],
   ["packages/a/test/b.test.ts", 'test("who is told of a doubt", () => {});\nitems("lanes");'],
   ["packages/core/src/hash/hash-kernel.ts", "const lanes = 4;"],
@@ -247,8 +247,8 @@ test("a limit that a part of the bench is said to go to is gone to", () => {
 test("a reason of a feed's state in no row of the operators' tables is a violation", () => {
   const files = {
     "packages/shared-tree/src/events/feed-state.ts":
-      'export type FeedReason =\n  /** live. */\n  | "complete"\n  | "new-life"\n  | "gap";\ntype Other = "x" | "y";',
-    "docs/concepts/feeds.md": "`gap`\n| state | why |\n| `live` | `complete`, `new-life` |",
+      'export type FeedReason =\n  /** live. */\n  | "complete"\n  | "new-epoch"\n  | "gap";\ntype Other = "x" | "y";',
+    "docs/concepts/feeds.md": "`gap`\n| state | why |\n| `live` | `complete`, `new-epoch` |",
   };
   expect(checkFeedReasons(treeOf(files))).toEqual([
     "docs/concepts/feeds.md: explains no feed that is `gap`: add it to the table",

@@ -29,26 +29,21 @@ export const oldWords: readonly OldWord[] = [
     words: ["life", "lives"],
     use: "epoch",
     isEnglish: true,
-    allowed: [
-      { names: /^life$/, why: "a field of journals' statements and of answers in JSON" },
-      { names: /[hH]alfLi(fe|ves)/, why: "a half-life" },
-      { names: /^(pageLife|signOfLife)Ms$/, why: "how long a page is remembered; a sign of life" },
-    ],
+    allowed: [{ names: /[hH]alfLi(fe|ves)/, why: "a half-life" }],
   },
   {
     words: ["standing", "standings"],
-    use: "feed confidence",
+    use: "feed quality",
     isEnglish: true,
-    allowed: [{ names: /^standing$/, why: "a field of the answer of /admin/explain" }],
   },
+  { words: ["worth"], use: "quality, or savings", isEnglish: true },
   { words: ["gone-target", "gone-targets"], use: "tombstones" },
   { words: ["reach-watch"], use: "reachability" },
   { words: ["pool-moment"], use: "decision snapshot" },
   { words: ["should-meet"], use: "burst rendezvous" },
   {
     words: ["unseen-work", "unseen-tokens"],
-    use: "estimated peer load",
-    allowed: [{ names: /^unseenTokens$/, why: "a field of the answer of /admin/explain" }],
+    use: "estimated peer tokens, or load",
   },
   {
     words: ["knee", "knees"],
@@ -70,9 +65,6 @@ export const oldWords: readonly OldWord[] = [
   {
     words: ["patience", "patient", "patiently", "impatient"],
     use: "max cold wait, or timeout",
-    allowed: [
-      { names: /^patience(Ms)?$/, why: "a key of the configuration, and a field of the answer of /admin/explain" },
-    ],
   },
   { words: ["crowd", "crowds", "crowded", "crowding"], use: "panic mode, or overload" },
   { words: ["doubt", "doubts", "doubted"], use: "half-open, or unverified", isEnglish: true },
@@ -84,8 +76,7 @@ export const oldWords: readonly OldWord[] = [
   { words: ["ways"], use: "handlers, branches or combinations", isEnglish: true },
   {
     words: ["duty", "duties"],
-    use: "role assignment",
-    allowed: [{ names: /^duty$/, why: "a field of the answer of /admin/workers" }],
+    use: "assigned role",
   },
   { words: ["byte-hold"], use: "growable buffer" },
 ];

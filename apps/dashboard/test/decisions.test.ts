@@ -59,7 +59,7 @@ test.each<readonly [Partial<Decision>, string]>([
     { promptTokens: 0, pull: { from: "engine-2", tokens: 14_336, ms: 86.2, computeMs: 510.4 } },
     "shortest time to the answer · fetched 14,336 tokens from engine-2: 86 ms beside 510 to compute",
   ],
-  [{ promptTokens: 0, prefillWorker: "engine-c" }, "shortest time to the answer · prompt computed by engine-c"],
+  [{ promptTokens: 0, prefillEngine: "engine-c" }, "shortest time to the answer · prompt computed by engine-c"],
 ])("%j reads: %s", (changes, text) => {
   expect(reasonText(decision(changes))).toBe(text);
 });

@@ -4,7 +4,7 @@ import { readExplanation } from "../src/model/explanation.ts";
 const candidate = (key: string, cost: number | null, changes: object = {}) => ({
   ...{ key, eligible: true, probability: 0.5, cost, scores: {}, terms: { work_ms: 12, wait_ms: 0, none: null } },
   load: { own: { inFlight: 2, pendingPrefillTokens: 0 }, others: { inFlight: 3, pendingPrefillTokens: 0, ageMs: 1 } },
-  ...{ facts: { blocks: { gpu: 4, cpu: 2 }, standing: "complete", feed: null }, placement: { blocks: 9 } },
+  ...{ facts: { blocks: { gpu: 4, cpu: 2 }, quality: "complete", feed: null }, placement: { blocks: 9 } },
   ...changes,
 });
 

@@ -54,7 +54,7 @@ test("no_engine", () => {
   expect(said("no_engine", engines())).toEqual([
     "alarm",
     "No engine is known: requests are refused with 503.",
-    expect.stringContaining("`espalier workers add URL`"),
+    expect.stringContaining("`espalier engines add URL`"),
   ]);
 });
 

@@ -5,7 +5,7 @@ export function decision(changes: Partial<Decision> = {}): Decision {
   return {
     ...{ router: "router-1", number: 1, atMs: 1_000, model: "m", policy: "predicted_latency", reason: "least_time" },
     ...{ target: "engine-a", promptTokens: 1_000, matchedTokens: 0, session: "00000001", className: null },
-    ...{ queuedMs: 0, attempt: 1, prefillWorker: null, pull: null, requestId: "" },
+    ...{ queuedMs: 0, attempt: 1, prefillEngine: null, pull: null, requestId: "" },
     ...changes,
   };
 }
@@ -27,7 +27,7 @@ export function sections({
     ...{ id, state: "up", reason: "", draining: false, breaker: "closed", role: "both", models: ["m"] },
     read: [
       {
-        ...{ target: id, worth: "complete", owner: router, blocks: held, held, slower: 0, placed: 4 },
+        ...{ target: id, quality: "complete", owner: router, blocks: held, held, slower: 0, placed: 4 },
         ...{ kvUse: 0.25, running: 1, waiting: 0, capacity: 1_000 },
       },
     ],

@@ -109,10 +109,10 @@ test("a restart forgets cache, counters, log and answers, and resets what runs",
   const stored = (await sim.post("/v1/responses", { input: "hello", max_output_tokens: 1 })).json.id;
   const running = openRequest(sim.url + completions, long);
   await running.head;
-  expect((await sim.post("/sim/reset", "")).json).toEqual({ life: 1 });
+  expect((await sim.post("/sim/reset", "")).json).toEqual({ epoch: 1 });
   expect((await running.ended).error?.code).toBe("ECONNRESET");
   const state = await sim.state();
-  expect(state.life).toBe(1);
+  expect(state.epoch).toBe(1);
   expect(state.active).toEqual([]);
   expect(state.requests).toEqual([]);
   expect(Object.values(state.totals).every((count) => count === 0)).toBe(true);
@@ -121,7 +121,7 @@ test("a restart forgets cache, counters, log and answers, and resets what runs",
   expect((await sim.get(`/v1/responses/${stored}`)).status).toBe(404);
   const again = (await sim.post(completions, { prompt, max_tokens: 2 })).json;
   expect(at(again, "usage", "prompt_tokens_details", "cached_tokens")).toBe(0);
-  expect((await sim.post("/sim/reset", "")).json).toEqual({ life: 2 });
+  expect((await sim.post("/sim/reset", "")).json).toEqual({ epoch: 2 });
 });
 
 test("the log tells what was received, without secrets", async () => {

@@ -36,7 +36,7 @@ export interface TestSim {
 }
 
 export interface SimState extends Json {
-  readonly life: number;
+  readonly epoch: number;
   readonly engineMs: number;
   readonly stats: Record<string, number>;
   readonly active: readonly Json[];

@@ -1,4 +1,4 @@
-import { EspalierError, layOutHelpItem, wrapText } from "@espalier/core";
+import { EspalierError, layOutHelpItem, renamedTo, wrapText } from "@espalier/core";
 import { Command, CommanderError, type HelpConfiguration } from "commander";
 import { readName, UsageError } from "./cli/read-flags.ts";
 import { addCommand, commandNames } from "./commands/command-list.ts";
@@ -37,6 +37,7 @@ if (routerCommands.has(calledCommand(process.argv.slice(2)) ?? "")) endWithout((
 endWithout(() => {
   const [first, second] = process.argv.slice(2);
   if (first === "help" && second !== undefined) readName(second, "help", [...commandNames, "help"]);
+  else if (first !== undefined && renamedTo(first, commandNames)) readName(first, "espalier", commandNames);
 });
 const called = await loadCalledCommand(process.argv.slice(2));
 for (const name of commandNames) {

@@ -15,7 +15,7 @@ test("a question is a GET, with the key when there is one; a slash after the add
 
 test("what is sent is JSON, as it is written, with headers beside it but for the key's", async () => {
   const { admin, seen } = await temporaryAdmin("{}", 200);
-  await askAdmin({ admin }, "/admin/workers/a", { method: "PATCH", json: '{"draining": true}' });
+  await askAdmin({ admin }, "/admin/engines/a", { method: "PATCH", json: '{"draining": true}' });
   const headers = { "x-session-id": "s", authorization: "Bearer of somebody else", "content-type": "text/plain" };
   await askAdmin({ admin, key: "secret" }, "/admin/explain", { method: "POST", json: "{}", headers });
   expect(seen).toMatchObject([
@@ -30,7 +30,7 @@ test("what is sent is JSON, as it is written, with headers beside it but for the
 
 // Every refusal used to be called `bad_request`, with the advice to send well-formed HTTP.
 test.each([
-  ["worker_not_found", 404, '{"error":{"message":"No engine has this id.","code":"worker_not_found"}}'],
+  ["engine_not_found", 404, '{"error":{"message":"No engine has this id.","code":"engine_not_found"}}'],
   ["invalid_api_key", 401, '{"error":{"message":"No.","code":"invalid_api_key"}}'],
   ["upstream_protocol_error", 404, '{"error":{"message":"Not Found","code":"some_code_of_others"}}'],
   ["upstream_protocol_error", 404, '{"error":{"message":"Not Found","code":"toString"}}'],
@@ -38,7 +38,7 @@ test.each([
   ["upstream_protocol_error", 500, "null"],
 ])("a refusal is the error %s that the router named, if it is one of its own (%i %s)", async (code, status, body) => {
   const { admin } = await temporaryAdmin(body, status);
-  await expect(askAdmin({ admin }, "/admin/workers")).rejects.toMatchObject({
+  await expect(askAdmin({ admin }, "/admin/engines")).rejects.toMatchObject({
     code,
     message: expect.stringContaining(`The router at ${admin} answered ${status}: `),
   });

@@ -7,9 +7,9 @@ import { isUsageRefusal, runCommand } from "./run-command.ts";
 function program(): Command {
   const all = new Command("espalier");
   all.command("status").option("--json").option("--watch [seconds]");
-  const workers = all.command("workers");
-  workers.command("add").argument("<url>").option("--id <id>");
-  workers.command("remove").argument("<id>");
+  const engines = all.command("engines");
+  engines.command("add").argument("<url>").option("--id <id>");
+  engines.command("remove").argument("<id>");
   return all;
 }
 
@@ -23,12 +23,12 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
 }
 
 test.each([
-  ["espalier ", ["status", "workers", "--help"]],
+  ["espalier ", ["status", "engines", "--help"]],
   ["espalier st", ["status"]],
   ["espalier status --", ["--help", "--json", "--watch"]],
-  ["espalier workers ", ["--help", "add", "remove"]],
-  ["espalier workers add --", ["--help", "--id"]],
-  ["espalier workers add http://a --i", ["--id"]],
+  ["espalier engines ", ["--help", "add", "remove"]],
+  ["espalier engines add --", ["--help", "--id"]],
+  ["espalier engines add http://a --i", ["--id"]],
   ["espalier nothing-known s", ["status"]],
 ])("bash offers for %j: %j", (line, expected) => {
   expect(offered(line)).toEqual([...expected].sort());
@@ -37,16 +37,16 @@ test.each([
 test("zsh reads bash's script, fish gets lines of its own", () => {
   expect(completionScript(program(), "zsh")).toMatch(/^autoload .*bashcompinit\n/);
   const lines = completionScript(program(), "fish").split("\n");
-  expect(lines).toContain("complete -c espalier -n '__fish_use_subcommand' -f -a workers");
+  expect(lines).toContain("complete -c espalier -n '__fish_use_subcommand' -f -an engines");
   expect(lines).toContain(
-    "complete -c espalier -n '__fish_seen_subcommand_from workers; and __fish_seen_subcommand_from add' -l id",
+    "complete -c espalier -n '__fish_seen_subcommand_from engines; and __fish_seen_subcommand_from add' -l id",
   );
 });
 
 test.each(shells)("%s: every real command is there", async (shell) => {
   const { stdout, error } = await runCommand(registerCompletion, "completion", shell);
   expect(error).toBeUndefined();
-  for (const word of ["serve", "simulate", "check-config", "listen-port", "workers"]) expect(stdout).toContain(word);
+  for (const word of ["serve", "simulate", "check-config", "listen-port", "engines"]) expect(stdout).toContain(word);
 });
 
 test("another shell is refused", async () => {

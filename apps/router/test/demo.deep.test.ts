@@ -179,7 +179,7 @@ test("the greeting names every address", () => {
   });
   for (const address of ["8080", "8081", "9090/dashboard/", "9090/metrics", "9091/metrics", "9080", "9081"])
     expect(text).toContain(address);
-  expect(text).toContain("npx espalier workers --admin http://127.0.0.1:9090");
+  expect(text).toContain("npx espalier engines --admin http://127.0.0.1:9090");
   expect(text).toContain("2 simulated engines (a10g-7b), policy random");
   expect(text).toContain("load      8 chat requests per second are sent from here; --load 0 sends none");
   expect(text).toContain("npx espalier try --admin http://127.0.0.1:9090");

@@ -13,7 +13,7 @@ const signals = {
   own: { inFlight: 2, pendingPrefillTokens: 900 },
   others: { inFlight: 1, pendingPrefillTokens: 0, ageMs: 12.4 },
 };
-const feed = { state: "live", readBy: "west", life: "0.17.ab", ageMs: 340, lagMs: 1.25 };
+const feed = { state: "live", readBy: "west", epoch: "0.17.ab", ageMs: 340, lagMs: 1.25 };
 
 const report: ExplainReport = {
   router: "east",
@@ -27,7 +27,7 @@ const report: ExplainReport = {
   service: null,
   sessionKey: "seven",
   prompt: { tokens: 400, blocks: 25, blockSize: 16, from: "tokens", unread: null },
-  unseenTokens: 0,
+  estimatedPeerTokens: 0,
   weights: { queue: -2, prefix: -3, load: 1 },
   candidates: [
     {
@@ -40,7 +40,7 @@ const report: ExplainReport = {
       terms: { queue: -2, prefix: -2.88, load: 0.63, turn: 3 },
       signals: { networkMs: 74.26 },
       load: signals,
-      facts: { blocks: { gpu: 20, cpu: 4, disk: 0, external: 0 }, standing: "complete", feed },
+      facts: { blocks: { gpu: 20, cpu: 4, disk: 0, external: 0 }, quality: "complete", feed },
       pools: [],
       placement: { blocks: 24, confirmedBlocks: 0, ageMs: 1_250.4, by: "west" },
     },
@@ -54,7 +54,7 @@ const report: ExplainReport = {
       terms: { queue: null, prefix: 0, load: 0, turn: null },
       signals: { networkMs: null },
       load: { own: { inFlight: 0, pendingPrefillTokens: 0 }, others: null },
-      facts: { blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 }, standing: "none", feed: null },
+      facts: { blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 }, quality: "none", feed: null },
       pools: [],
       placement: null,
     },
@@ -117,8 +117,8 @@ describe("for people", () => {
 
   test("what pools hold has a column where a candidate can fetch from one", () => {
     const [first, second, third] = report.candidates as [Row, Row, Row];
-    const shared = { pool: "shared", blocks: 25, standing: "complete" };
-    const lost = { pool: "lost", blocks: 3, standing: "void" };
+    const shared = { pool: "shared", blocks: 25, quality: "complete" };
+    const lost = { pool: "lost", blocks: 3, quality: "void" };
     const candidates = [{ ...first, pools: [shared, lost] }, { ...second, pools: [shared] }, third];
     const rows = cells(describeExplanation({ ...report, candidates }).split("\n\n")[3] ?? "");
     expect(rows.map((row) => row.at(-1))).toEqual(["in pools (blocks)", "shared 25, lost 3 (void)", "shared 25", "-"]);
@@ -150,7 +150,7 @@ describe("for people", () => {
       reason: "random",
       choice: { key: "a:1", probability: 1 / 3 },
       prompt: { tokens: 12, blocks: null, blockSize: null, from: "size", unread: "messages" },
-      unseenTokens: 812.4,
+      estimatedPeerTokens: 812.4,
       leftOut: [],
     });
     expect(said.split("\n").slice(0, 5)).toEqual([

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { registerEngines } from "../src/commands/engines.ts";
 import { registerFeeds } from "../src/commands/feeds.ts";
 import { registerStatus } from "../src/commands/status.ts";
-import { registerWorkers } from "../src/commands/workers.ts";
 import { runCommand } from "./run-command.ts";
 import { temporaryServer } from "./temporary.ts";
 
@@ -24,17 +24,22 @@ async function shown(register: Parameters<typeof runCommand>[0], command: string
 
 const widthOf = (text: string): number => Math.max(...text.split("\n").map((line) => line.length));
 
-const worker = {
+const engine = {
   ...{ id: "gpu-node-17.cluster.local:8000", url: "http://gpu-node-17.cluster.local:8000", state: "down" },
-  ...{ reason: "connect ECONNREFUSED 10.0.0.17:8000 after 3 probes", draining: true, role: "both", duty: "prefill" },
+  ...{
+    reason: "connect ECONNREFUSED 10.0.0.17:8000 after 3 probes",
+    draining: true,
+    role: "both",
+    assigned_role: "prefill",
+  },
   ...{ models: ["meta-llama/Llama-3.3-70B-Instruct", "adapter-one"], breaker: { state: "half_open" } },
   targets: [{ load: { in_flight: 123 }, signals: { running: 64, waiting: 1_024, kv_use: 0.987 } }],
 };
 
 test("engines fit, with all that is said of them", async () => {
-  const text = await shown(registerWorkers, "workers", { workers: [worker, { ...worker, id: "b" }] });
+  const text = await shown(registerEngines, "engines", { engines: [engine, { ...engine, id: "b" }] });
   expect(widthOf(text)).toBeLessThanOrEqual(columns);
-  for (const said of [worker.id, "half_open", "1024", "98.7", "Llama-3.3-70B-Instruct", "ECONNREFUSED"]) {
+  for (const said of [engine.id, "half_open", "1024", "98.7", "Llama-3.3-70B-Instruct", "ECONNREFUSED"]) {
     expect(text).toContain(said);
   }
 });

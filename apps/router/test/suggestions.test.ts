@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
 import { registerDemo } from "../src/commands/demo.ts";
+import { registerEngines } from "../src/commands/engines.ts";
 import { registerReplay } from "../src/commands/replay.ts";
 import { registerSimulate } from "../src/commands/simulate.ts";
-import { registerWorkers } from "../src/commands/workers.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
 
 /** Whatever says what was wrong: what the action threw, or what commander wrote. */
@@ -45,6 +45,6 @@ test("what is like nothing gets no suggestion", async () => {
   );
 });
 
-test("workers: a command that was mistyped is no engine of the list", async () => {
-  expect(await complaint(registerWorkers, "workers", "darin", "a:1")).toContain("did you mean drain?");
+test("engines: a command that was mistyped is no engine of the list", async () => {
+  expect(await complaint(registerEngines, "engines", "darin", "a:1")).toContain("did you mean drain?");
 });

@@ -50,7 +50,7 @@ export async function temporaryAdmin(answer: unknown, status = 200) {
 
 /** A streamed chat answer of some words, with its usage. */
 export function streamAnswer(response: ServerResponse, words: readonly string[], cachedTokens = 0): void {
-  response.writeHead(200, { "content-type": "text/event-stream", "x-espalier-worker": "engine-of-the-test" });
+  response.writeHead(200, { "content-type": "text/event-stream", "x-espalier-engine": "engine-of-the-test" });
   for (const content of words) response.write(`data: ${JSON.stringify({ choices: [{ delta: { content } }] })}\n\n`);
   const usage = {
     prompt_tokens: 100,

@@ -43,7 +43,7 @@ async function createRouter(name: string, peers: readonly string[] = [], engines
       };
       return response.end(JSON.stringify({ ...status, peers: adminUrls }));
     }
-    return response.end(JSON.stringify({ workers: engines.map((id) => engine(id, id.length, counted)) }));
+    return response.end(JSON.stringify({ engines: engines.map((id) => engine(id, id.length, counted)) }));
   });
   return { admin, counted, state };
 }

@@ -111,7 +111,7 @@ test("one router gets both turns, and what was not cached is said", async () => 
 test("an engine that reports no cached tokens, and another engine: said as what they are", async () => {
   let asked = 0;
   const router = await temporaryServer(({ response }) => {
-    const headers = { "x-espalier-worker": `engine-${asked++}`, "x-espalier-cache-hit-tokens": "48" };
+    const headers = { "x-espalier-engine": `engine-${asked++}`, "x-espalier-cache-hit-tokens": "48" };
     response.writeHead(200, { "content-type": "text/event-stream", ...headers });
     response.write('data: {"choices":[{"delta":{"content":"a"}}]}\n\n');
     response.end('data: {"choices":[],"usage":{"prompt_tokens":64,"completion_tokens":1}}\n\ndata: [DONE]\n\n');

@@ -245,7 +245,7 @@ async function missingEngines(rig: LimitsRig, count: number): Promise<string | u
 
 /** @returns what the router said of one engine more */
 async function addEngine(rig: LimitsRig, engine: object): Promise<string> {
-  const { status, text } = await rig.admin("/admin/workers", {
+  const { status, text } = await rig.admin("/admin/engines", {
     ...{ method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(engine) },
   });
   return status === 201 ? "it is taken" : `${status} ${text}`;

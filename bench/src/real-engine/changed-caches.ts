@@ -58,7 +58,7 @@ async function complete({ url, model }: ChangedCacheOptions, prompt: number, tok
   if (!response.ok) throw new Error(`status ${response.status}: ${JSON.stringify(answer).slice(0, 500)}`);
   return {
     ...{ session: prompt, style: "completion", turn: 0, promptTokens: tokens },
-    engine: response.headers.get("x-espalier-worker") ?? "",
+    engine: response.headers.get("x-espalier-engine") ?? "",
     predictedTokens: Number(response.headers.get("x-espalier-cache-hit-tokens")),
     cachedTokens: answer.usage?.prompt_tokens_details?.cached_tokens ?? 0,
   };

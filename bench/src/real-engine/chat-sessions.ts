@@ -60,7 +60,7 @@ export function createChatRun({ url, model, sessions, firstSession = 0, settled 
     history.push({ role: "assistant", content: text });
     return {
       ...{ session, style, turn, promptTokens },
-      engine: response.headers.get("x-espalier-worker") ?? "",
+      engine: response.headers.get("x-espalier-engine") ?? "",
       predictedTokens: numberOf(response.headers.get("x-espalier-cache-hit-tokens")),
       cachedTokens: numberOf(cachedTokens),
     };

@@ -30,7 +30,7 @@ interface MeshPage {
   readonly journals: { readonly bytes: number };
   readonly targets: readonly {
     readonly target: string;
-    readonly life: string | null;
+    readonly epoch: string | null;
     readonly sequence: number | null;
     readonly isComplete: boolean;
     readonly digest: string | null;
@@ -80,8 +80,8 @@ export function readSample({ router, atMs, metrics, mesh }: SamplePages): Router
     loopMaxMs: numberOf("nodejs_eventloop_lag_max_seconds") * 1_000,
     loopP99Ms: numberOf("nodejs_eventloop_lag_p99_seconds") * 1_000,
     journalMb: mesh.journals.bytes / bytesPerMb,
-    facts: mesh.targets.flatMap(({ target, life, sequence, isComplete, digest }) =>
-      isComplete && digest !== null ? [{ target, point: `${life} ${sequence}`, digest }] : [],
+    facts: mesh.targets.flatMap(({ target, epoch, sequence, isComplete, digest }) =>
+      isComplete && digest !== null ? [{ target, point: `${epoch} ${sequence}`, digest }] : [],
     ),
   };
 }

@@ -92,9 +92,9 @@ class ProcessFleet implements SoakFleet {
   async replaceEngine(): Promise<void> {
     const engine = this.#engines.shift();
     if (!engine) return;
-    await this.#admin("PATCH", `/admin/workers/${encodeURIComponent(engine.id)}`, { draining: true });
+    await this.#admin("PATCH", `/admin/engines/${encodeURIComponent(engine.id)}`, { draining: true });
     await untilNothingMissing(() => this.#openAnswersOf(engine.id), settleMs, this.#options.ports);
-    await this.#admin("DELETE", `/admin/workers/${encodeURIComponent(engine.id)}`);
+    await this.#admin("DELETE", `/admin/engines/${encodeURIComponent(engine.id)}`);
     await engine.child.stop();
     await this.#addEngine();
     await this.#untilWhole();
@@ -105,7 +105,7 @@ class ProcessFleet implements SoakFleet {
     if (!engine) return;
     this.#killedEngines.add(engine.id);
     await endBy("SIGKILL", engine.child);
-    await this.#admin("DELETE", `/admin/workers/${encodeURIComponent(engine.id)}`);
+    await this.#admin("DELETE", `/admin/engines/${encodeURIComponent(engine.id)}`);
     await this.#addEngine();
     await this.#untilWhole();
   }
@@ -150,7 +150,7 @@ class ProcessFleet implements SoakFleet {
 
   async #addEngine(): Promise<void> {
     const engine = await this.#processes.startEngine();
-    await this.#admin("POST", "/admin/workers", { url: engine.url });
+    await this.#admin("POST", "/admin/engines", { url: engine.url });
     this.#engines.push(engine);
   }
 
@@ -191,8 +191,8 @@ class ProcessFleet implements SoakFleet {
   /** @returns a sentence while a router has open answers of this engine or does not know that it drains */
   async #openAnswersOf(engine: string): Promise<string | undefined> {
     for (const { name, adminUrl } of this.open) {
-      const response = await fetch(`${adminUrl}/admin/workers/${encodeURIComponent(engine)}`);
-      const page = (await response.json()) as WorkerPage;
+      const response = await fetch(`${adminUrl}/admin/engines/${encodeURIComponent(engine)}`);
+      const page = (await response.json()) as EnginePage;
       const open = page.targets.reduce((sum, { load }) => sum + load.in_flight, 0);
       if (!page.draining || open > 0) return `${name} has ${open} open answers of ${engine}`;
     }
@@ -202,7 +202,7 @@ class ProcessFleet implements SoakFleet {
   }
 }
 
-interface WorkerPage {
+interface EnginePage {
   readonly draining: boolean;
   readonly targets: readonly { readonly load: { readonly in_flight: number } }[];
 }

@@ -45,7 +45,7 @@ const turns = 6;
 const outputTokens = 24;
 const keptFailures = 50;
 const maxAttempts = 3;
-const failedHeader = "x-espalier-failed-worker";
+const failedHeader = "x-espalier-failed-engine";
 
 /** Runs conversations of six turns, each turn at any router, until the signal ends them. */
 export async function runSoakLoad(options: SoakLoadOptions, counts: LoadCounts): Promise<void> {

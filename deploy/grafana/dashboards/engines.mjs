@@ -154,11 +154,11 @@ export const engines = {
       "Messages and events that could not be used.",
     ),
     plot(
-      "New lives",
+      "New epochs",
       "ops",
       [
         [sum(rate("espalier_kv_feed_restarts_total"), "feed"), "{{feed}}"],
-        [sum(rate("espalier_feed_lives_total")), "made known"],
+        [sum(rate("espalier_feed_epochs_total")), "made known"],
       ],
       "Engines that began anew, with an empty cache.",
     ),
@@ -168,7 +168,7 @@ export const engines = {
       [
         [sum(rate("espalier_feed_takeovers_total"), "how"), "taken over by {{how}}"],
         [sum(rate("espalier_feed_yields_total")), "given away"],
-        [sum(rate("espalier_feed_cuts_total")), "cuts"],
+        [sum(rate("espalier_feed_checkpoints_total")), "checkpoints"],
       ],
       "Feeds that went from router to router.",
     ),

@@ -49,7 +49,7 @@ export const queues = {
     plot(
       "Held for memory",
       "short",
-      [[sum(of("espalier_admission_held_requests"), "class"), "{{class}}"]],
+      [[sum(of("espalier_admission_parked_requests"), "class"), "{{class}}"]],
       "Requests that wait because engines would drop for them what others are expected to come back for.",
     ),
     plot(

@@ -90,8 +90,8 @@ export const errorCatalogue = {
     "No router has the decision about this request.",
     "The id is `x-request-id` of an answer. Each router keeps its latest 16,384 decisions, and loses them when it ends.",
   ),
-  worker_not_found: request(404, "No engine has this id.", "List the engines with GET /admin/workers."),
-  worker_exists: request(
+  engine_not_found: request(404, "No engine has this id.", "List the engines with GET /admin/engines."),
+  engine_exists: request(
     409,
     "An engine with this id or URL exists already.",
     "Remove it first, or choose another id.",

@@ -64,7 +64,7 @@ export {
   type JsonObject,
   scanBody,
 } from "./json-body/index.ts";
-export { didYouMean } from "./nearest-name.ts";
+export { didYouMean, renamedTo } from "./nearest-name.ts";
 export {
   type Connection,
   type ConnectionEnd,

@@ -22,8 +22,22 @@ export function nearestName(written: string, names: readonly string[]): string |
   return best;
 }
 
-/** The end of a message about an unknown name: `; did you mean NAME?`, or empty when none is close. */
+/** Commands, keys and flags that have been renamed, with their names of today. */
+const renamed: ReadonlyMap<string, string> = new Map([
+  ["patience", "max-cold-wait"],
+  ["workers", "engines"],
+]);
+
+/** The name of today, if `names` has it, of what was renamed. */
+export function renamedTo(written: string, names: readonly string[]): string | undefined {
+  const now = renamed.get(written);
+  return now !== undefined && names.includes(now) ? now : undefined;
+}
+
+/** The end of a message about an unknown name: `; it is named NAME now`, `; did you mean NAME?`, or empty when none is close. */
 export function didYouMean(written: string, names: readonly string[]): string {
+  const now = renamedTo(written, names);
+  if (now !== undefined) return `; it is named ${now} now`;
   const meant = nearestName(written, names);
   return meant === undefined ? "" : `; did you mean ${meant}?`;
 }

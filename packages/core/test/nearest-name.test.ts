@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nearestName } from "../src/nearest-name.ts";
+import { didYouMean, nearestName } from "../src/nearest-name.ts";
 
 const names = ["max-body-bytes", "max-nesting", "listen", "a"];
 
@@ -34,4 +34,9 @@ test("half the letters of the longer one may differ, not more", () => {
 test("only the first 100 letters are compared", () => {
   expect(nearestName(`${"x".repeat(100)}${"y".repeat(10_000)}`, ["x".repeat(100)])).toBe("x".repeat(100));
   expect(nearestName("x".repeat(1_000_000), names)).toBeUndefined();
+});
+
+test("what was renamed has its name of today, where there is one of that name", () => {
+  expect(didYouMean("patience", ["max-cold-wait", "patient"])).toBe("; it is named max-cold-wait now");
+  expect(didYouMean("patience", ["patient"])).toBe("; did you mean patient?");
 });

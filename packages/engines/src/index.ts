@@ -1,5 +1,5 @@
 /**
- * Engines: where they come from (`discovery`), what each of them serves and how it is (`workers`), and one attempt to get an answer of
+ * Engines: where they come from (`discovery`), what each of them serves and its state (`workers`), and one attempt to get an answer of
  * one (`proxy`).
  */
 

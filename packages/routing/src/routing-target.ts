@@ -1,7 +1,7 @@
 import type { EngineId, EngineRole, KvPullSpec, TargetIndex } from "@espalier/core";
 import type { EngineSignals, TargetAdapters, TargetExclusion, TargetLoad } from "@espalier/engines";
 
-/** A rank of an engine as decisions see it: the `Target` of workers without the means to reach it. */
+/** A rank of an engine as decisions see it: the `Target` of engines without the means to reach it. */
 export interface RoutingTarget {
   /** Dense in this process. */
   readonly index: TargetIndex;

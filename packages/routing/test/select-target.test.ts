@@ -218,7 +218,7 @@ describe("which targets are candidates", () => {
 
 describe("blocks of requests in flight", () => {
   // ai-dynamo/dynamo@312d3427, lib/kv-router/src/sequences/prompt_registry.rs, `staggered_prefix_overlap_matches_naive_projection`:
-  // requests of 96, 64 and 33 blocks of one prompt, one at each worker.
+  // requests of 96, 64 and 33 blocks of one prompt, one at each engine.
   const whole = promptOf(tokensOf("long", 96 * 16));
   const asked = { features: { ...features, promptTokens: whole.tokens }, prompt: whole };
   const dynamo = { ...notingPolicy(), readsActiveBlocks: true };

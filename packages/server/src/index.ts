@@ -5,11 +5,11 @@
 export { renderReservedDocs } from "@espalier/routing";
 export { adminApi } from "./admin/admin-app.ts";
 export type { DashboardPage, PageFile } from "./admin/dashboard.ts";
+export type { Engine } from "./admin/engine-routes.ts";
 export type { Explanation } from "./admin/explain-request.ts";
 export type { PastRequest } from "./admin/past-decisions.ts";
 export type { RecordedRequest } from "./admin/recorder.ts";
 export type { RouterStatus } from "./admin/router-status.ts";
-export type { Worker } from "./admin/worker-routes.ts";
 export {
   type CompiledConfig,
   configJsonSchema,

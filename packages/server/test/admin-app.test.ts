@@ -81,7 +81,7 @@ describe("GET /admin/feeds", () => {
 });
 
 describe("a key", () => {
-  const guarded = ["/metrics", "/admin/status", "/admin/config", "/admin/feeds", "/admin/workers"];
+  const guarded = ["/metrics", "/admin/status", "/admin/config", "/admin/feeds", "/admin/engines"];
   const keySha256 = createHash("sha256").update("right").digest();
 
   test.each(guarded)("is asked for at %s", async (url) => {
@@ -101,10 +101,10 @@ describe("a key", () => {
   });
 });
 
-describe("PATCH /admin/workers/:id", () => {
+describe("PATCH /admin/engines/:id", () => {
   const patch = (payload: string) => ({
     method: "PATCH" as const,
-    url: "/admin/workers/a",
+    url: "/admin/engines/a",
     headers: { "content-type": "application/json" },
     payload,
   });
@@ -115,7 +115,7 @@ describe("PATCH /admin/workers/:id", () => {
       const response = await app.inject(patch(JSON.stringify({ draining })));
       expect(response.json()).toMatchObject({ id: "a", draining });
       expect(rig.engine("a").draining).toBe(draining);
-      expect(logger.lines.at(-1)).toMatchObject({ fields: { worker: "a", draining } });
+      expect(logger.lines.at(-1)).toMatchObject({ fields: { engine: "a", draining } });
     }
   });
 
@@ -131,15 +131,15 @@ describe("PATCH /admin/workers/:id", () => {
 
   test("does not know every engine", async () => {
     const { app } = await start();
-    const response = await app.inject({ ...patch('{"draining":true}'), url: "/admin/workers/z" });
-    expect([response.statusCode, response.json().error.code]).toEqual([404, "worker_not_found"]);
+    const response = await app.inject({ ...patch('{"draining":true}'), url: "/admin/engines/z" });
+    expect([response.statusCode, response.json().error.code]).toEqual([404, "engine_not_found"]);
   });
 });
 
 describe("without a key", () => {
   const post = (host: string) => ({
     method: "POST" as const,
-    url: "/admin/workers",
+    url: "/admin/engines",
     headers: { host, "content-type": "application/json" },
     payload: '{"url":"http://a:1"}',
   });
@@ -202,11 +202,11 @@ describe("without a key", () => {
   });
 });
 
-describe("one worker", () => {
+describe("one engine", () => {
   test("is described by its id", async () => {
     const { app } = await start();
-    expect((await app.inject({ url: "/admin/workers/a" })).json()).toMatchObject({ id: "a", duty: null });
-    expect((await app.inject({ url: "/admin/workers/z" })).json().error.code).toBe("worker_not_found");
+    expect((await app.inject({ url: "/admin/engines/a" })).json()).toMatchObject({ id: "a", assigned_role: null });
+    expect((await app.inject({ url: "/admin/engines/z" })).json().error.code).toBe("engine_not_found");
   });
 });
 
@@ -233,7 +233,7 @@ describe("POST /admin/explain", () => {
     expect([refused.statusCode, refused.json().error.code]).toEqual([413, "body_too_large"]);
     const patch = await app.inject({
       method: "PATCH",
-      url: "/admin/workers/a",
+      url: "/admin/engines/a",
       payload: JSON.stringify({ draining: true, padding: "x".repeat(70_000) }),
       headers: { "content-type": "application/json" },
     });

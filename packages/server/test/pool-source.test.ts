@@ -43,7 +43,7 @@ describe("what the proxy is told", () => {
     fail(exchange, first);
     const second = begin(exchange);
     const said = exchange.responseHeaders();
-    const names = ["worker", "policy", "attempts", "overhead-ms"];
+    const names = ["engine", "policy", "attempts", "overhead-ms"];
     const expected = [second.key, "cache_aware", "2", "3.000"];
     expect(names.map((name) => headerOf(said, `x-espalier-${name}`))).toEqual(expected);
     expect(headerOf(said, "x-request-id")).toBe("r-1");

@@ -77,7 +77,7 @@ function admissionOf(options: RunOptions): AdmissionSettings {
   const { classes } = defaultAdmissionSettings;
   return {
     ...defaultAdmissionSettings,
-    classes: classes.map((settings) => ({ ...settings, patienceMs: maxColdWaitS * 1_000 })),
+    classes: classes.map((settings) => ({ ...settings, maxColdWaitMs: maxColdWaitS * 1_000 })),
   };
 }
 

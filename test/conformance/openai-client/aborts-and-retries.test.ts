@@ -67,7 +67,7 @@ test("a timeout of the client ends the engine's work too", async () => {
 test("on 503 the client comes back after Retry-After, under the router's eyes the same request", async () => {
   const { sim, router } = await start();
   const setDraining = (draining: boolean) =>
-    router.admin("PATCH", `/admin/workers/${encodeURIComponent(sim.id)}`, { draining });
+    router.admin("PATCH", `/admin/engines/${encodeURIComponent(sim.id)}`, { draining });
   await setDraining(true);
   const seen: { readonly status: number; readonly retryAfter: string | null; readonly atMs: number }[] = [];
   const client = openAiClient(router, {
@@ -115,5 +115,5 @@ test("a failing engine is hidden by the router's own retry: the client sees one 
   for (let at = 0; at < 4; at++) answers.push(await client.chat.completions.create(short).withResponse());
   const attempts = answers.map(({ response }) => response.headers.get("x-espalier-attempts"));
   expect(new Set(attempts)).toEqual(new Set(["1", "2"]));
-  expect(answers.map(({ response }) => response.headers.get("x-espalier-worker"))).toEqual(Array(4).fill(good!.id));
+  expect(answers.map(({ response }) => response.headers.get("x-espalier-engine"))).toEqual(Array(4).fill(good!.id));
 });

@@ -38,7 +38,7 @@ test("the answer says which engine gave it, and carries the client's request id 
     .create({ model: "tiny", messages: [...messages], max_tokens: 2 }, { headers })
     .withResponse();
   expect(requestId).toBe("req-of-the-client");
-  expect(response.headers.get("x-espalier-worker")).toBe(sims[0]!.id);
+  expect(response.headers.get("x-espalier-engine")).toBe(sims[0]!.id);
   const [logged] = (await sims[0]!.state()).requests;
   expect(logged?.headers).toMatchObject({ "x-request-id": "req-of-the-client" });
 });

@@ -110,6 +110,6 @@ async function holderOf(sims: readonly Sim[], id: string): Promise<string> {
 }
 
 async function drain(router: RunningRouter, id: string): Promise<void> {
-  const { status } = await router.admin("PATCH", `/admin/workers/${encodeURIComponent(id)}`, { draining: true });
+  const { status } = await router.admin("PATCH", `/admin/engines/${encodeURIComponent(id)}`, { draining: true });
   expect(status).toBe(200);
 }

@@ -21,7 +21,7 @@ const readDecision = objectOf({
   className: from("class", asTextOrNull),
   queuedMs: asNumber,
   attempt: (attempt) => asNumber(attempt, 1),
-  prefillWorker: asTextOrNull,
+  prefillEngine: asTextOrNull,
   /** KV blocks that the target fetches from another engine, and what that takes beside computing them. */
   pull: (pull) => (pull === null || pull === undefined ? null : readPull(pull)),
 });
@@ -94,7 +94,7 @@ export function reasonName(reason: string): string {
 
 /** One line on a decision: its reason, the cached part of the prompt, and the waits and attempts before it. */
 export function reasonText(decision: Decision): string {
-  const { reason, promptTokens, matchedTokens, queuedMs, attempt, prefillWorker, pull } = decision;
+  const { reason, promptTokens, matchedTokens, queuedMs, attempt, prefillEngine, pull } = decision;
   const parts = [reasonName(reason)];
   if (pull) {
     const beside = `${formatCount(Math.round(pull.ms))} ms beside ${formatCount(Math.round(pull.computeMs))} to compute`;
@@ -104,7 +104,7 @@ export function reasonText(decision: Decision): string {
   else if (promptTokens > 0) parts.push(`cold: ${formatCount(promptTokens)} tokens to compute`);
   if (queuedMs > 0) parts.push(`waited ${formatCount(queuedMs)} ms`);
   if (attempt > 1) parts.push(`attempt ${attempt}`);
-  if (prefillWorker !== null) parts.push(`prompt computed by ${prefillWorker}`);
+  if (prefillEngine !== null) parts.push(`prompt computed by ${prefillEngine}`);
   return parts.join(" · ");
 }
 

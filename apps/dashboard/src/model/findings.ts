@@ -93,7 +93,7 @@ const rules = [
     finds: ({ isLive, engines }) => when(isLive && engines.length === 0),
     level: "alarm",
     says: () => "No engine is known: requests are refused with 503.",
-    next: () => "Add one with `espalier workers add URL`, or check `engines` and `discovery` in the configuration.",
+    next: () => "Add one with `espalier engines add URL`, or check `engines` and `discovery` in the configuration.",
   }),
   rule({
     name: "no_usable_engine",
@@ -299,7 +299,7 @@ function modelsWithoutEngine(engines: readonly EngineRow[]): readonly string[] {
 /** What to do about engines, by the state that most of them are in. */
 function nextForEngines(engines: readonly EngineRow[]): string {
   const [[state] = ["down"]] = tally(engines);
-  if (state === "draining") return "Take them back with `espalier workers undrain ID` when the work on them is done.";
+  if (state === "draining") return "Take them back with `espalier engines undrain ID` when the work on them is done.";
   if (state === "asleep") return "Wake them up (vLLM: `POST /wake_up`), or remove them.";
   if (state === "starting") return "Wait for the first health check; it says why if it fails.";
   if (state === "unreachable") return "Check the address, and that the engine runs and listens there.";

@@ -15,7 +15,7 @@ import {
 const readTarget = objectOf({
   target: asText,
   /** Quality of its event feed: `complete`, `partial`, or null where no events are shared. */
-  worth: asTextOrNull,
+  quality: asTextOrNull,
   /** The router that reads its events for all. */
   owner: asTextOrNull,
   /** Blocks that it has reported: in its KV memory, and in slower memory. */

@@ -7,7 +7,7 @@ export type EngineRow = ReturnType<typeof engineRows>[number];
 export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">) {
   const loads = new Map(load.map((one) => [one.target, one]));
   const rows = engines.flatMap((engine) =>
-    engine.targets.map(({ target: key, held, slower, placed, owner, worth: quality, isAsleep, ...signals }) => {
+    engine.targets.map(({ target: key, held, slower, placed, owner, quality, isAsleep, ...signals }) => {
       const { own = 0, others = 0, pendingPrefillTokens = 0 } = loads.get(key) ?? {};
       const facts = held + slower;
       return {

@@ -129,7 +129,7 @@ function createEnginePage(hueOf: (name: string) => string): Part<KeyedState> {
       setText(head.state, row ? healthText[row.health] : "not known to this router");
       facts.update(row ? engineFacts(row) : []);
       setText(loss, row ? drainText(row, rows, sessions) : "");
-      const own = all.filter(({ target, prefillWorker }) => target === key || prefillWorker === key);
+      const own = all.filter(({ target, prefillEngine }) => target === key || prefillEngine === key);
       showDecisions(own.slice(0, shownDecisions));
       setText(noDecision, own.length === 0 ? "None among the latest." : "");
       const held = rows.filter(({ holders }) => holders.some(({ target }) => target === key));
@@ -275,7 +275,7 @@ function tableRow(key: string, isChosen: boolean, texts: readonly string[]): HTM
 }
 
 function decisionFacts(decision: Decision): readonly Fact[] {
-  const { model, policy, promptTokens, matchedTokens, queuedMs, attempt, prefillWorker, session, className, pull } =
+  const { model, policy, promptTokens, matchedTokens, queuedMs, attempt, prefillEngine, session, className, pull } =
     decision;
   return [
     ["Reason", reasonName(decision.reason)],
@@ -288,7 +288,7 @@ function decisionFacts(decision: Decision): readonly Fact[] {
       : []),
     ["Waited in the queue", formatMs(queuedMs)],
     ["Attempt", String(attempt)],
-    ["Prompt computed by", prefillWorker ?? "the same engine"],
+    ["Prompt computed by", prefillEngine ?? "the same engine"],
     ["Class", className ?? "never queued"],
     ["Session", session ?? "none"],
   ];

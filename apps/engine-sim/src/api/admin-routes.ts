@@ -14,7 +14,7 @@ export function readState(context: EngineContext, exchange: Exchange): void {
     flavour,
     models,
     adapters: adapters.names,
-    life: engine.epoch,
+    epoch: engine.epoch,
     engineMs: engine.nowMs(),
     parameters: engine.parameters,
     stats: engine.stats(),
@@ -70,7 +70,7 @@ export async function restart(context: EngineContext, exchange: Exchange): Promi
   storedResponses.clear();
   adapters.reset();
   await reopened;
-  sendJson(exchange, 200, { life: engine.epoch });
+  sendJson(exchange, 200, { epoch: engine.epoch });
 }
 
 /** `/sim/kv-events`: addresses and faults of an engine's KV events. */

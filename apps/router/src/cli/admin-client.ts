@@ -7,7 +7,7 @@ import {
   systemScheduler,
 } from "@espalier/core";
 import { createProxy } from "@espalier/engines";
-import type { RouterStatus, Worker } from "@espalier/server";
+import type { Engine, RouterStatus } from "@espalier/server";
 import { type Command, Option } from "commander";
 
 /** The address of a running router's admin listener, and its key. */
@@ -34,8 +34,8 @@ export function addAdminOptions(command: Command): Command {
 export const askStatus = (options: AdminOptions): Promise<RouterStatus> => askAdmin(options, "/admin/status");
 
 /** The engines of a router. @throws EspalierError as `askAdmin` */
-export async function askWorkers(options: AdminOptions): Promise<readonly Worker[]> {
-  return (await askAdmin<{ readonly workers: readonly Worker[] }>(options, "/admin/workers")).workers;
+export async function askEngines(options: AdminOptions): Promise<readonly Engine[]> {
+  return (await askAdmin<{ readonly engines: readonly Engine[] }>(options, "/admin/engines")).engines;
 }
 
 /** JSON text sent with the request; empty for none. */

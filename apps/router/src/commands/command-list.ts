@@ -24,7 +24,7 @@ const commands = {
   try: ["Run:", "send a conversation to two routers, and see whether both turns met one engine"],
   status: ["Look:", "say how a running router is"],
   top: ["Look:", "watch the engines and routers of a running fleet"],
-  workers: ["Look:", "list the engines of a running router, add one, take one out"],
+  engines: ["Look:", "list the engines of a running router, add one, take one out"],
   reload: ["Run:", "have a running router read its configuration again"],
   feeds: ["Look:", "list the KV event feeds of a running router"],
   explain: ["Look:", "say where a running router would send a request, or sent one, and why"],

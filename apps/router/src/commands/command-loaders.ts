@@ -8,7 +8,7 @@ const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => 
   try: async () => (await import("./try.ts")).registerTry,
   status: async () => (await import("./status.ts")).registerStatus,
   top: async () => (await import("./top.ts")).registerTop,
-  workers: async () => (await import("./workers.ts")).registerWorkers,
+  engines: async () => (await import("./engines.ts")).registerEngines,
   reload: async () => (await import("./reload.ts")).registerReload,
   feeds: async () => (await import("./feeds.ts")).registerFeeds,
   explain: async () => (await import("./explain.ts")).registerExplain,

@@ -20,7 +20,7 @@ export function registerCompletion(program: Command): void {
 export const shells = ["bash", "zsh", "fish"] as const;
 export type Shell = (typeof shells)[number];
 
-/** Completions after a command, by the words that call it: `workers add`. */
+/** Completions after a command, by the words that call it: `engines add`. */
 type Words = ReadonlyMap<string, readonly string[]>;
 
 /**

@@ -378,7 +378,7 @@ export function describeDemo(fleet: DemoFleet): string {
         ]
       : []),
     `  npx espalier top --admin ${adminUrl}`,
-    `  npx espalier workers --admin ${adminUrl}`,
+    `  npx espalier engines --admin ${adminUrl}`,
     `  npx espalier status --admin ${adminUrl}`,
     "",
     "Ctrl-C ends everything.",

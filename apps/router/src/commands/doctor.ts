@@ -3,7 +3,7 @@ import { EspalierError, type HttpClient, hostInUrl, systemClock, wrapText } from
 import type { RouterStatus } from "@espalier/server";
 import { type CompiledConfig, parseEnginesFile } from "@espalier/server";
 import { type Command, Option } from "commander";
-import { askWorkers, withHttpClient } from "../cli/admin-client.ts";
+import { askEngines, withHttpClient } from "../cli/admin-client.ts";
 import { type Check, checkClock, cross, reasonOf, tick } from "../doctor/check.ts";
 import { type CheckedEngine, checkEngines } from "../doctor/engine-checks.ts";
 import { checkMachine, checkPorts, checkSecret } from "../doctor/machine-checks.ts";
@@ -115,7 +115,7 @@ async function findRunning({ admin }: CompiledConfig, key: string | undefined, h
 async function listedEngines(router: RunningRouter | undefined): Promise<readonly string[]> {
   if (!router) return [];
   const { adminUrl: admin, key } = router;
-  return (await askWorkers({ admin, ...(key === undefined ? {} : { key }) })).map(({ url }) => url);
+  return (await askEngines({ admin, ...(key === undefined ? {} : { key }) })).map(({ url }) => url);
 }
 
 /** The engines of the configuration and its file, and those that only a running router knows. */

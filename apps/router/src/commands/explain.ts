@@ -67,7 +67,7 @@ function readHeader(text: string): readonly [name: string, value: string] {
 type Candidate = Explanation["candidates"][number];
 type LoadFigures = Pick<Candidate["load"]["own"], "inFlight" | "pendingPrefillTokens">;
 type Facts = NonNullable<Candidate["facts"]>;
-type Feed = Pick<NonNullable<Facts["feed"]>, "state" | "readBy" | "life" | "ageMs" | "lagMs">;
+type Feed = Pick<NonNullable<Facts["feed"]>, "state" | "readBy" | "epoch" | "ageMs" | "lagMs">;
 type PoolFacts = Pick<NonNullable<Candidate["pools"]>[number], "pool" | "blocks">;
 type CandidateFigures =
   | "key"
@@ -83,8 +83,8 @@ type CandidateFigures =
 /** The displayed part of a candidate. Ages in milliseconds. */
 interface CandidateRow extends Pick<Candidate, CandidateFigures> {
   readonly load: { readonly own: LoadFigures; readonly others: (LoadFigures & { readonly ageMs: number }) | null };
-  readonly facts: (Pick<Facts, "blocks"> & { readonly standing: string; readonly feed: Feed | null }) | null;
-  readonly pools: readonly (PoolFacts & { readonly standing: string })[] | null;
+  readonly facts: (Pick<Facts, "blocks"> & { readonly quality: string; readonly feed: Feed | null }) | null;
+  readonly pools: readonly (PoolFacts & { readonly quality: string })[] | null;
 }
 
 type Split = NonNullable<Explanation["split"]>;
@@ -192,7 +192,7 @@ export function describeExplanation(report: ExplainReport): string {
 const labelColumns = 10;
 
 function heading(report: ExplainReport): string {
-  const { router, endpoint, model, policy, reason, choice, sessionKey, prompt, unseenTokens } = report;
+  const { router, endpoint, model, policy, reason, choice, sessionKey, prompt, estimatedPeerTokens } = report;
   const unread = prompt.unread === null ? "" : `, ${prompt.unread} has an unknown layout`;
   const blocks = prompt.blocks === null ? "not looked up" : `${prompt.blocks} blocks of ${prompt.blockSize}`;
   const chance = choice !== null && choice.probability < 1 ? ` (likeliest, ${percent(choice.probability)})` : "";
@@ -202,8 +202,8 @@ function heading(report: ExplainReport): string {
     `prompt    ${prompt.tokens} tokens (${how(prompt.from)}${unread}), ${blocks}`,
     `policy    ${policy}${router === null ? "" : `, at router ${router}`}`,
   ];
-  if (unseenTokens > 0) {
-    lines.push(`unseen    ${Math.round(unseenTokens)} tokens: estimated peer load that is not reported yet`);
+  if (estimatedPeerTokens > 0) {
+    lines.push(`unseen    ${Math.round(estimatedPeerTokens)} tokens: estimated peer load that is not reported yet`);
   }
   const { pull } = report;
   if (pull) {
@@ -283,10 +283,10 @@ function networkColumns(candidates: readonly CandidateRow[]): readonly TableColu
 
 const knownColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "announced (blocks)", value: ({ facts }) => (facts ? tiers(facts.blocks) : undefined) },
-  { header: "feed quality", value: ({ facts }) => facts?.standing },
+  { header: "feed quality", value: ({ facts }) => facts?.quality },
   { header: "feed", value: ({ facts }) => facts?.feed?.state },
   { header: "read by", value: ({ facts }) => (facts?.feed ? (facts.feed.readBy ?? "this router") : undefined) },
-  { header: "epoch", value: ({ facts }) => facts?.feed?.life ?? undefined },
+  { header: "epoch", value: ({ facts }) => facts?.feed?.epoch ?? undefined },
   { header: "last message (ms ago)", value: ({ facts }) => facts?.feed?.ageMs ?? undefined },
   { header: "lag (ms)", value: ({ facts }) => facts?.feed?.lagMs ?? undefined, digits: 1 },
   { header: "sent there (blocks)", value: ({ placement }) => placement?.blocks },
@@ -298,8 +298,8 @@ const knownColumns: readonly TableColumn<CandidateRow>[] = [
 /** When a candidate can fetch from pools: what they hold, and the quality of their feed. */
 function poolColumns(candidates: readonly CandidateRow[]): readonly TableColumn<CandidateRow>[] {
   if (!candidates.some(({ pools }) => pools?.length)) return [];
-  const shown = ({ pool, blocks, standing }: NonNullable<CandidateRow["pools"]>[number]): string =>
-    `${pool} ${blocks}${standing === "complete" ? "" : ` (${standing})`}`;
+  const shown = ({ pool, blocks, quality }: NonNullable<CandidateRow["pools"]>[number]): string =>
+    `${pool} ${blocks}${quality === "complete" ? "" : ` (${quality})`}`;
   return [{ header: "in pools (blocks)", value: ({ pools }) => pools?.map(shown).join(", ") || undefined }];
 }
 

@@ -1,14 +1,14 @@
 import type { ReadStream } from "node:tty";
 import { type Clock, layOutTable, systemClock, type TableColumn, wrapText } from "@espalier/core";
-import type { RouterStatus, Worker } from "@espalier/server";
+import type { Engine, RouterStatus } from "@espalier/server";
 import type { Command } from "commander";
-import { type AdminOptions, addAdminOptions, askStatus, askWorkers } from "../cli/admin-client.ts";
+import { type AdminOptions, addAdminOptions, askEngines, askStatus } from "../cli/admin-client.ts";
 import { UsageError } from "../cli/read-flags.ts";
 import { percentOf, writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
 import { addCommand } from "./command-list.ts";
+import { stateText } from "./engines.ts";
 import { watch } from "./status.ts";
-import { stateText } from "./workers.ts";
 
 interface TopFlags extends AdminOptions {
   readonly once?: boolean;
@@ -68,7 +68,7 @@ async function onScreen(signal: AbortSignal, show: (ended: AbortSignal) => Promi
 interface Sample {
   readonly atMs: number;
   readonly status: RouterStatus;
-  readonly workers: readonly Worker[];
+  readonly engines: readonly Engine[];
 }
 
 interface RouterRow {
@@ -116,8 +116,8 @@ export function followFleet(options: AdminOptions, clock: Clock = systemClock) {
   const nameOfAdmin = new Map<string, string>();
   const sampleOne = async (admin: string, kept: Sample[]): Promise<void> => {
     const of = { ...options, admin };
-    const [status, workers] = await Promise.all([askStatus(of), askWorkers(of)]);
-    kept.push({ atMs: clock.nowMs(), status, workers });
+    const [status, engines] = await Promise.all([askStatus(of), askEngines(of)]);
+    kept.push({ atMs: clock.nowMs(), status, engines });
     nameOfAdmin.set(admin, nameOf(status));
     if (kept.length > keptSamples) kept.shift();
   };
@@ -150,7 +150,7 @@ function frameOf(samples: ReadonlyMap<string, readonly Sample[]>, nameOfAdmin: R
   const all = [...samples].map(([admin, kept]) => ({ admin, first: kept[0], last: kept.at(-1) }));
   const spans = all.map(({ first, last }) => (first && last ? (last.atMs - first.atMs) / 1_000 : 0));
   const alive = all.flatMap(({ first, last }) => (first && last ? [{ first, last }] : []));
-  const ids = [...new Set(alive.flatMap(({ last }) => last.workers.map(({ id }) => id)))];
+  const ids = [...new Set(alive.flatMap(({ last }) => last.engines.map(({ id }) => id)))];
   const routers = all.map(({ admin, first, last }) => routerRow(nameOfAdmin.get(admin) ?? admin, first, last));
   const lost = new Set(alive.flatMap(({ last }) => last.status.mesh?.lost.map(({ router }) => router) ?? []));
   const followed = new Set(routers.map(({ router }) => router));
@@ -197,8 +197,8 @@ const nameOf = ({ mesh, url }: RouterStatus): string => mesh?.router ?? new URL(
 /** Null when there is nothing to divide by, as after a restart, when counters begin again. */
 const ratio = (part: number, whole: number): number | null => (whole > 0 && part >= 0 ? part / whole : null);
 
-const inFlightOf = (worker: Worker | undefined): number =>
-  (worker?.targets ?? []).reduce((total, { load }) => total + load.in_flight, 0);
+const inFlightOf = (engine: Engine | undefined): number =>
+  (engine?.targets ?? []).reduce((total, { load }) => total + load.in_flight, 0);
 
 interface Seen {
   readonly first: Sample;
@@ -209,24 +209,24 @@ type Signal = "running" | "waiting" | "kv_use" | "prefix_queries" | "prefix_hits
 
 /** The signals are those of the first router that has them; what is in flight is each router's own. */
 function engineRow(id: string, alive: readonly Seen[]): EngineRow {
-  const find = ({ workers }: Sample): Worker | undefined => workers.find((worker) => worker.id === id);
+  const find = ({ engines }: Sample): Engine | undefined => engines.find((engine) => engine.id === id);
   const source =
     alive.find(({ last }) => find(last)?.targets.some(({ signals }) => signals.running !== null)) ??
     alive.find(({ last }) => find(last));
-  const worker = source && find(source.last);
+  const engine = source && find(source.last);
   const before = source && find(source.first);
-  const sum = (of: Worker | undefined, key: Signal): number | null => {
+  const sum = (of: Engine | undefined, key: Signal): number | null => {
     const values = (of?.targets ?? []).flatMap(({ signals }) => signals[key] ?? []);
     return values.length === 0 ? null : values.reduce((total, value) => total + value, 0);
   };
-  const since = (key: "prefix_queries" | "prefix_hits"): number => (sum(worker, key) ?? 0) - (sum(before, key) ?? 0);
-  const kvUse = sum(worker, "kv_use");
+  const since = (key: "prefix_queries" | "prefix_hits"): number => (sum(engine, key) ?? 0) - (sum(before, key) ?? 0);
+  const kvUse = sum(engine, "kv_use");
   return {
     engine: id,
-    state: worker ? stateText(worker) : "unknown",
-    running: sum(worker, "running"),
-    waiting: sum(worker, "waiting"),
-    kvUse: kvUse === null ? null : kvUse / (worker?.targets.length ?? 1),
+    state: engine ? stateText(engine) : "unknown",
+    running: sum(engine, "running"),
+    waiting: sum(engine, "waiting"),
+    kvUse: kvUse === null ? null : kvUse / (engine?.targets.length ?? 1),
     cachedShare: ratio(since("prefix_hits"), since("prefix_queries")),
     inFlight: Object.fromEntries(alive.map(({ last }) => [nameOf(last.status), inFlightOf(find(last))])),
   };

@@ -81,7 +81,7 @@ export const engineDescription = closed({
 
 export type EngineDescription = Described<typeof engineDescription>;
 
-/** What operators see of an engine: `espalier workers` and `GET /admin/workers`. */
+/** What operators see of an engine: `espalier engines` and `GET /admin/engines`. */
 export function describeEngine(engine: EngineRecord): EngineDescription {
   const { health, breaker } = engine;
   return {

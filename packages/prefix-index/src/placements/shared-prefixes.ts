@@ -137,7 +137,7 @@ function chooseBest(blocks: Blocks, limit: number, root = none): number[] {
     const above = parent[slot]!;
     if (targets[slot] !== 0 && above !== none) widest[above] = Math.max(widest[above]!, targets[slot]!);
   }
-  const worth = (slot: number): number => (depth[slot]! + 1) * targets[slot]!;
+  const blocksSaved = (slot: number): number => (depth[slot]! + 1) * targets[slot]!;
   let best: number[] = [];
   for (let slot = 0; slot < slots; slot++) {
     if (targets[slot]! < 2 && continuations[slot]! < 2) continue;
@@ -146,7 +146,7 @@ function chooseBest(blocks: Blocks, limit: number, root = none): number[] {
     if (root !== none && !isBelow(slot)) continue;
     best.push(slot);
     if (best.length < limit * 2 + 64) continue;
-    best = best.sort((one, other) => worth(other) - worth(one)).slice(0, limit);
+    best = best.sort((one, other) => blocksSaved(other) - blocksSaved(one)).slice(0, limit);
   }
-  return best.sort((one, other) => worth(other) - worth(one)).slice(0, limit);
+  return best.sort((one, other) => blocksSaved(other) - blocksSaved(one)).slice(0, limit);
 }

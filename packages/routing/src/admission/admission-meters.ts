@@ -29,7 +29,7 @@ export function createAdmissionMeters(meter: Meter) {
     ["class"],
   );
   const parked = meter.gauge(
-    "espalier_admission_held_requests",
+    "espalier_admission_parked_requests",
     "Requests parked in the router because engines would evict cache blocks that are expected to be reused, by class.",
     ["class"],
   );

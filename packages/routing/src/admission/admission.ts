@@ -533,7 +533,7 @@ class ParkedRequests<Target extends AdmissionTarget> {
   park(request: WaitingRequest<Target>): boolean {
     const { settings } = this.#options;
     const { serviceClass, dueMs } = request;
-    if (serviceClass.settings.patienceMs === 0 || dueMs < Number.POSITIVE_INFINITY) return false;
+    if (serviceClass.settings.maxColdWaitMs === 0 || dueMs < Number.POSITIVE_INFINITY) return false;
     const sizeBytes = this.#sizeBytes + request.request.sizeBytes;
     if (this.#parked.size >= settings.maxQueued || sizeBytes > settings.maxQueuedBytes || fitsInMemory(request))
       return false;
@@ -564,7 +564,7 @@ class ParkedRequests<Target extends AdmissionTarget> {
     let checked = 0;
     for (const request of [...this.#parked]) {
       if (!this.#parked.has(request)) continue;
-      const isOver = clock.nowMs() - request.arrivedMs >= request.serviceClass.settings.patienceMs;
+      const isOver = clock.nowMs() - request.arrivedMs >= request.serviceClass.settings.maxColdWaitMs;
       if (!isOver) {
         if (checked >= maxRechecked || isBusy()) return;
         checked += 1;

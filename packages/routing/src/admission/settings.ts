@@ -30,7 +30,7 @@ export interface ClassSettings {
    * Max cold wait: how long a request without a deadline may be parked until an engine can take it without evicting cache
    * blocks that are expected to be reused; 0 for not at all.
    */
-  readonly patienceMs: number;
+  readonly maxColdWaitMs: number;
 }
 
 export interface AdmissionSettings {
@@ -69,7 +69,7 @@ const latencyClass = {
   targetMs: undefined,
   onMiss: "reject",
   yields: false,
-  patienceMs: 0,
+  maxColdWaitMs: 0,
 } as const;
 const yieldingClass = { ...latencyClass, yields: true, maxPendingTokens: yieldingPendingTokens } as const;
 
@@ -100,6 +100,6 @@ export function checkSettings({ classes, defaultClass, maxQueued, maxQueuedBytes
     throw new RangeError("shares must add up to 1 at most");
   if (classes.some(({ maxPendingTokens }) => !(maxPendingTokens >= 1)))
     throw new RangeError("an engine must take a token");
-  if (classes.some(({ patienceMs }) => !(patienceMs >= 0 && patienceMs <= longestColdWaitMs)))
-    throw new RangeError(`patience must be from 0 to ${longestColdWaitMs} ms`);
+  if (classes.some(({ maxColdWaitMs }) => !(maxColdWaitMs >= 0 && maxColdWaitMs <= longestColdWaitMs)))
+    throw new RangeError(`max-cold-wait must be from 0 to ${longestColdWaitMs} ms`);
 }

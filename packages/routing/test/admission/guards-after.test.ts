@@ -71,7 +71,7 @@ interface Guard {
 const equalClasses = [testClass("default", { share: 0.5 }), testClass("low", { share: 0.5 })];
 const classes = [testClass("default"), testClass("low", { share: 0.1 })];
 const wide = [testClass("default", { maxPendingTokens: 10_000 }), testClass("low", { share: 0.1 })];
-const parking = [testClass("default", { patienceMs: 60_000 }), testClass("low", { share: 0.1 })];
+const parking = [testClass("default", { maxColdWaitMs: 60_000 }), testClass("low", { share: 0.1 })];
 
 /** A request leaves capacity to a tenant of another router. @returns has that tenant wait no more */
 function backOff(rig: Subject): () => void {

@@ -3,8 +3,8 @@ import { expect, test } from "vitest";
 import { maxRechecked, recheckEveryMs } from "../../src/admission/admission.ts";
 import { createRig, testClass } from "./rig.ts";
 
-const patienceMs = 10_000;
-const waitsForMemory = [testClass("default", { patienceMs, maxPendingTokens: 1_000_000 }), testClass("other")];
+const maxColdWaitMs = 10_000;
+const waitsForMemory = [testClass("default", { maxColdWaitMs, maxPendingTokens: 1_000_000 }), testClass("other")];
 
 /** Memory that requests fit in or do not. */
 function memory() {
@@ -36,14 +36,14 @@ test("a request of a class with a max cold wait is parked until it fits in memor
 test("a request that has waited as long as its class allows is admitted, whatever it evicts", () => {
   const rig = createRig({ settings: { classes: waitsForMemory } });
   rig.send("cold", {}, () => false);
-  rig.time.advance(patienceMs - 1);
+  rig.time.advance(maxColdWaitMs - 1);
   expect(rig.went).toEqual([]);
   rig.time.advance(1 + recheckEveryMs);
   expect(rig.went).toEqual(["cold"]);
 });
 
 test("classes without a max cold wait, requests with a deadline and listeners that do not say are not asked", () => {
-  const late = testClass("late", { patienceMs, targetMs: 1_000 });
+  const late = testClass("late", { maxColdWaitMs, targetMs: 1_000 });
   const rig = createRig({ settings: { classes: [...waitsForMemory, late] } });
   const { state, fitsInMemory } = memory();
   rig.send("at once", { className: "other" }, fitsInMemory);
@@ -63,9 +63,9 @@ test("a client that goes leaves at once, and nothing goes on for it", () => {
   const { ticket } = rig.send("cold", {}, () => false);
   ticket?.leave();
   expect([ticket?.isWaiting, rig.admission.parked, rig.time.pendingCount]).toEqual([false, 0, 0]);
-  rig.time.advance(2 * patienceMs);
+  rig.time.advance(2 * maxColdWaitMs);
   expect(rig.went).toEqual([]);
-  expect(rig.meter.value("espalier_admission_held_requests", "default")).toBe(0);
+  expect(rig.meter.value("espalier_admission_parked_requests", "default")).toBe(0);
   expect(rig.meter.value("espalier_admission_shed_total", "default", "client_gone")).toBe(1);
 });
 
@@ -92,7 +92,7 @@ test("with engines past their saturation limit no parked request is queued inste
   state.fits = true;
   rig.time.advance(recheckEveryMs);
   expect([rig.admission.parked, rig.admission.queued]).toEqual([1, 1]);
-  rig.time.advance(patienceMs);
+  rig.time.advance(maxColdWaitMs);
   expect([rig.admission.parked, rig.admission.queued]).toEqual([0, 2]);
   rig.unload();
   // In the queue it has the place of its arrival.
@@ -128,11 +128,11 @@ test("metrics count parked requests by class, apart from queued ones", () => {
   const { state, fitsInMemory } = memory();
   rig.send("a", {}, fitsInMemory);
   rig.send("b", {}, fitsInMemory);
-  expect(rig.meter.value("espalier_admission_held_requests", "default")).toBe(2);
+  expect(rig.meter.value("espalier_admission_parked_requests", "default")).toBe(2);
   expect(rig.meter.value("espalier_admission_queued_requests", "default")).toBe(0);
   state.fits = true;
   rig.time.advance(recheckEveryMs);
-  expect(rig.meter.value("espalier_admission_held_requests", "default")).toBe(0);
+  expect(rig.meter.value("espalier_admission_parked_requests", "default")).toBe(0);
 });
 
 test.each([1, 2, 3])("whatever comes, everybody goes or leaves, none twice (seed %i)", (seed) => {
@@ -149,7 +149,7 @@ test.each([1, 2, 3])("whatever comes, everybody goes or leaves, none twice (seed
     rig.time.advance(random.integer(400));
     for (const target of [0, 1]) rig.done(target);
   }
-  rig.time.advance(2 * patienceMs);
+  rig.time.advance(2 * maxColdWaitMs);
   expect(new Set(rig.went).size).toBe(rig.went.length);
   expect(rig.went.length + gone.size).toBe(200);
   expect(rig.went.some((name) => gone.has(name))).toBe(false);
@@ -158,7 +158,7 @@ test.each([1, 2, 3])("whatever comes, everybody goes or leaves, none twice (seed
 
 test("a max cold wait that is none is refused", () => {
   for (const wrong of [-1, 300_001, Number.NaN]) {
-    expect(() => createRig({ settings: { classes: [testClass("default", { patienceMs: wrong })] } })).toThrow(
+    expect(() => createRig({ settings: { classes: [testClass("default", { maxColdWaitMs: wrong })] } })).toThrow(
       RangeError,
     );
   }

@@ -164,7 +164,7 @@ function leastPending(open: readonly TestTarget[]): TestTarget | undefined {
 export function testClass(name: string, changes: Partial<ClassSettings> = {}): ClassSettings {
   return {
     ...{ name, order: "fcfs", share: 0, targetMs: undefined, onMiss: "reject", maxPendingTokens: 1, yields: false },
-    patienceMs: 0,
+    maxColdWaitMs: 0,
     ...changes,
   };
 }

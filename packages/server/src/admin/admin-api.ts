@@ -48,7 +48,7 @@ export function describeRoutes(app: FastifyInstance): void {
       },
       servers: [{ url: "http://127.0.0.1:9090" }],
       security: [{}, { adminKey: [] }],
-      tags: ["probes", "metrics", "router", "workers", "dashboard"].map((name) => ({ name })),
+      tags: ["probes", "metrics", "router", "engines", "dashboard"].map((name) => ({ name })),
       paths: { "/yjs/{document}": { get: documents } },
       components: { securitySchemes: { adminKey: { type: "http", scheme: "bearer" } } },
     },

@@ -18,12 +18,12 @@ import { scaleReport } from "../scale/scale-parts.ts";
 import { guardAdmin, registerPreflights } from "./admin-access.ts";
 import { describeGuard, describeRoutes, descriptionOf } from "./admin-api.ts";
 import { type DashboardParts, registerDashboard, registerIndex, registerPage } from "./dashboard.ts";
+import { type ById, type EngineRoutesDependencies, registerEngines } from "./engine-routes.ts";
 import { explanation } from "./explain-request.ts";
 import { type PastDecisions, pastRequest } from "./past-decisions.ts";
 import { routerStatus } from "./router-status.ts";
-import { type ById, registerWorkers, type WorkerRoutesDependencies } from "./worker-routes.ts";
 
-export interface AdminDependencies extends WorkerRoutesDependencies {
+export interface AdminDependencies extends EngineRoutesDependencies {
   readonly readiness: () => Readiness;
   readonly renderMetrics: () => Promise<{ readonly contentType: string; readonly body: string }>;
   /** Plain data for `GET /admin/status`. */
@@ -93,7 +93,7 @@ export function createAdminApp(dependencies: AdminDependencies): FastifyInstance
     registerRouter(guarded, dependencies);
     registerDashboard(guarded, dashboard.routes);
     registerExplain(guarded, dependencies.explain, dependencies.maxExplainedBytes);
-    registerWorkers(guarded, dependencies);
+    registerEngines(guarded, dependencies);
   });
   return app;
 }

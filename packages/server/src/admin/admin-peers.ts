@@ -33,7 +33,7 @@ export const maxAdminPeers = 256;
 /** Most origins that may read: every page lists them in a header. */
 export const maxAdminOrigins = 64;
 /** How long the pages of a lost router may read from other routers. */
-export const pageLifeMs = 3_600_000;
+export const pageTtlMs = 3_600_000;
 const lookEveryMs = 30_000;
 
 interface KnownPeer {
@@ -70,7 +70,7 @@ export function createAdminPeers(options: AdminPeersOptions): AdminPeers {
     origins: () => distinct(living()),
     readers() {
       const alive = living();
-      const late = [...known.values()].filter(({ aliveMs }) => clock.nowMs() - aliveMs < pageLifeMs);
+      const late = [...known.values()].filter(({ aliveMs }) => clock.nowMs() - aliveMs < pageTtlMs);
       return distinct([...alive, ...late]);
     },
     stop() {

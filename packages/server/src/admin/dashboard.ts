@@ -186,7 +186,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     },
     async start() {
       ownAdmin = adminOrigin(config, options.adminUrl());
-      if (mesh && page && config.admin.dashboard && isWorthAnnouncing(config, ownAdmin, mesh.address)) {
+      if (mesh && page && config.admin.dashboard && needsAnnouncement(config, ownAdmin, mesh.address)) {
         peers.announce(ownAdmin);
       }
     },
@@ -209,7 +209,7 @@ function adminOrigin({ admin, mesh }: CompiledConfig, adminUrl: string): string 
 }
 
 /** Announces a loopback address only when all routers are on one machine or when it is configured. */
-function isWorthAnnouncing({ admin }: CompiledConfig, origin: string, meshAddress: string | null): boolean {
+function needsAnnouncement({ admin }: CompiledConfig, origin: string, meshAddress: string | null): boolean {
   if (admin.advertise !== undefined || !isLocalOrigin(origin)) return true;
   return isLocalOrigin(`http://${meshAddress ?? "elsewhere"}`);
 }
@@ -239,7 +239,7 @@ const indexText = [
   "/readyz, /livez       probes",
   "/metrics              for Prometheus",
   "/admin/status         readiness, counts of requests, other routers",
-  "/admin/workers        engines",
+  "/admin/engines        engines",
   "/admin/openapi.json   everything else",
   "",
 ].join("\n");

@@ -22,7 +22,7 @@ export function createDecisionColumns(decisions = keptDecisions): FactStore<Desc
       texts[text + 3] = facts.reason;
       texts[text + 4] = facts.target;
       texts[text + 5] = facts.class;
-      texts[text + 6] = facts.prefillWorker;
+      texts[text + 6] = facts.prefillEngine;
       texts[text + 7] = pull?.from ?? null;
       const number = entry * numberWidth;
       numbers[number] = facts.atMs;
@@ -36,7 +36,7 @@ export function createDecisionColumns(decisions = keptDecisions): FactStore<Desc
       numbers[number + 7] = pull.computeMs;
     },
     read(entry) {
-      const [endpoint, model, policy, reason, target, className, prefillWorker, from] = texts.slice(
+      const [endpoint, model, policy, reason, target, className, prefillEngine, from] = texts.slice(
         entry * textWidth,
         (entry + 1) * textWidth,
       );
@@ -55,7 +55,7 @@ export function createDecisionColumns(decisions = keptDecisions): FactStore<Desc
         class: className!,
         queuedMs: queuedMs!,
         attempt: attempt!,
-        prefillWorker: prefillWorker!,
+        prefillEngine: prefillEngine!,
         pull: from ? { from, tokens: tokens!, ms: ms!, computeMs: computeMs! } : null,
       };
     },

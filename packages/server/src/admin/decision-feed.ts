@@ -27,7 +27,7 @@ export const describedDecision = closed({
   /** Counts from 1; later attempts follow failed ones. */
   attempt: Type.Integer(),
   /** The prefill engine of a disaggregated request. */
-  prefillWorker: nullable(Type.String()),
+  prefillEngine: nullable(Type.String()),
   pull: pullReport,
 });
 
@@ -168,7 +168,7 @@ export function describeDecision(
     class: service ? (service.className ?? admission.config.defaultClass) : null,
     queuedMs: Math.round(queuedMs),
     attempt: attempts + 1,
-    prefillWorker: prefill?.target.engine.id ?? null,
+    prefillEngine: prefill?.target.engine.id ?? null,
     pull: describePull(pull),
   };
 }
@@ -208,7 +208,7 @@ export function announceDecision(
 }
 
 /** Interval of keep-alive comments, by which readers tell a dead router from a quiet one. */
-const signOfLifeMs = 2_000;
+const keepAliveMs = 2_000;
 /** Most bytes buffered for one reader; beyond it, batches are skipped and counted. */
 const maxWaitingBytes = 262_144;
 
@@ -228,7 +228,7 @@ export function registerDecisions(app: FastifyInstance, feed: DecisionFeed, sche
     const reader = createReader(raw);
     const cancelWatch = feed.watch(reader.tell);
     if (!cancelWatch) throw new EspalierError("overloaded");
-    const cancelSigns = scheduler.every(signOfLifeMs, reader.sign);
+    const cancelSigns = scheduler.every(keepAliveMs, reader.sign);
     raw.once("close", () => {
       cancelWatch();
       cancelSigns();

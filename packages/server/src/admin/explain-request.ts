@@ -30,8 +30,8 @@ const promptReport = closed({
 /** What a request with an uncached prompt would evict, and whether it would be parked for that. */
 const memoryReport = nullable(
   closed({
-    patienceMs: Type.Number(),
-    isHeld: Type.Boolean(),
+    maxColdWaitMs: Type.Number(),
+    isParked: Type.Boolean(),
     /**
      * By engine: the share of such a prompt's blocks that would evict blocks likely to be reused. 0 when the engine has
      * free memory or too little is known.
@@ -89,7 +89,7 @@ export const explanation = closed(
     prompt: promptReport,
     expectedOutputTokens: Type.Number(),
     /** Estimated prefill tokens that other routers sent and engines do not report yet. */
-    unseenTokens: Type.Number(),
+    estimatedPeerTokens: Type.Number(),
     /** Weight of each scorer. */
     weights: record(Type.Number()),
     candidates: Type.Array(candidateReport),
@@ -146,7 +146,7 @@ export async function explainRequest(
     sessionKey: features.sessionKey ?? null,
     prompt: promptOf(plan),
     expectedOutputTokens: features.expectedOutputTokens,
-    unseenTokens: explained?.estimatedPeerTokens ?? 0,
+    estimatedPeerTokens: explained?.estimatedPeerTokens ?? 0,
     weights: explained?.explanation.weights ?? {},
     candidates,
     leftOut: whyLeftOut(targets, (target) => among.has(target), {
@@ -201,11 +201,11 @@ function explainMemory(context: RouterContext, plan: PlannedRequest): Explanatio
   const { className = defaultClass, deadlineMs } = plan.service;
   const settings = classes.find(({ name }) => name === className);
   const hasDeadline = (deadlineMs ?? settings?.targetMs) !== undefined;
-  const patienceMs = hasDeadline ? 0 : (settings?.patienceMs ?? 0);
+  const maxColdWaitMs = hasDeadline ? 0 : (settings?.maxColdWaitMs ?? 0);
   const { promptTokens } = plan.features;
   return {
-    patienceMs,
-    isHeld: patienceMs > 0 && !cold.fitsInMemory(plan.targets),
+    maxColdWaitMs,
+    isParked: maxColdWaitMs > 0 && !cold.fitsInMemory(plan.targets),
     losses: plan.targets.map((target) => ({ key: target.key, share: cold.lossAt(target, promptTokens) })),
   };
 }

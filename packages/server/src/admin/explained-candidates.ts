@@ -23,7 +23,7 @@ const explainedFeed = nullable(
     /** The router that reads the feed; null when none does, or when nothing is shared. */
     readBy: nullable(Type.String()),
     /** Epoch of the engine, identified by its first known message; null when unknown. */
-    life: nullable(Type.String()),
+    epoch: nullable(Type.String()),
     /** The latest message known here, and its age by the engine's clock. */
     sequence: nullable(Type.Integer()),
     ageMs: nullable(Type.Number()),
@@ -65,7 +65,7 @@ export const candidateReport = closed(
       closed({
         /** Leading blocks of the prompt. */
         blocks: record(Type.Integer(), { description: "By tier." }),
-        standing: feedQuality,
+        quality: feedQuality,
         feed: explainedFeed,
       }),
     ),
@@ -76,7 +76,7 @@ export const candidateReport = closed(
           pool: Type.String(),
           /** Leading blocks of the prompt, in any memory of the pool. */
           blocks: Type.Integer(),
-          standing: feedQuality,
+          quality: feedQuality,
           feed: explainedFeed,
         }),
       ),
@@ -111,11 +111,11 @@ export function describeCandidates(
     return {
       ...candidate,
       load: { own: loadOf(target.load), others: othersOf(context.mesh?.load, target.index) },
-      facts: found ? { blocks: found.factBlocks, standing: found.quality, feed: feeds(target.key) } : null,
+      facts: found ? { blocks: found.factBlocks, quality: found.quality, feed: feeds(target.key) } : null,
       pools: found
         ? found.pools.map(({ quality, ...pool }) => ({
             ...pool,
-            standing: quality,
+            quality,
             feed: feeds(poolKey(pool.pool)),
           }))
         : null,
@@ -155,7 +155,7 @@ function feedsOf({ prefix, mesh, clock }: Sources): (key: string) => ExplainedFe
     const stampedMs = state?.last && state.last.timestampUs >= 0 ? state.last.timestampUs / 1_000 : undefined;
     return {
       ...readerOf(feed, lagOf),
-      life: state?.epoch ? epochId(state.epoch) : null,
+      epoch: state?.epoch ? epochId(state.epoch) : null,
       sequence: state?.last?.sequence ?? feed.lastSequence ?? null,
       ageMs: stampedMs === undefined ? (feed.lastMessageAgeMs ?? null) : Math.round(clock.wallMs() - stampedMs),
     };

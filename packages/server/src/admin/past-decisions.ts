@@ -185,12 +185,12 @@ function summaryOf(
   comparedCount: number,
   leftOut: PastDecision["leftOut"],
 ): string {
-  const { target, reason, prefillWorker, attempt, pull } = facts;
+  const { target, reason, prefillEngine, attempt, pull } = facts;
   const [chosen, ...others] = candidates;
   const other = rivalOf(chosen, others);
   const attempted = attempt > 1 ? `At attempt ${attempt}, ` : "";
-  if (prefillWorker !== null && prefillWorker !== target) {
-    return `${attempted}${prefillWorker} was chosen to compute the prompt, and ${target} to answer (${reason}).`;
+  if (prefillEngine !== null && prefillEngine !== target) {
+    return `${attempted}${prefillEngine} was chosen to compute the prompt, and ${target} to answer (${reason}).`;
   }
   if (!chosen || !other) return `${attempted}${target} was the only candidate (${reason})${besides(leftOut)}.`;
   if (chosen.cost === null || other.cost === null) {

@@ -152,7 +152,7 @@ function numbersOf(
 }
 
 /** Interval of the lines by which readers tell a dead router from a quiet one. */
-const signOfLifeMs = 1_000;
+const keepAliveMs = 1_000;
 /** Most bytes buffered for one reader; beyond it, requests are left out and counted. */
 const maxRecordingBytes = 4_194_304;
 const saltHeader = "x-espalier-salt";
@@ -202,7 +202,7 @@ export function registerRecording(app: FastifyInstance, { recorder, logger, sche
       else write(request);
     });
     if (!cancelRecord) throw new EspalierError("overloaded");
-    const cancelSigns = scheduler.every(signOfLifeMs, () => {
+    const cancelSigns = scheduler.every(keepAliveMs, () => {
       if (!raw.destroyed && raw.writableLength <= maxRecordingBytes) write({ skipped });
     });
     raw.once("close", () => {

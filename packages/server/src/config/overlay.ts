@@ -31,7 +31,7 @@ export const foreignVariables: Readonly<Record<string, string>> = {
   ESPALIER_SKIP_BUILD: "Set to 1 by programs that start `espalier` from a clone: it installs no dependencies first.",
   ESPALIER_CONFIG:
     "The configuration file, as `--config`, which goes first. Set to nothing: no file is read, also no usual one.",
-  ESPALIER_ADMIN_URL: "Where `espalier status` and `workers` find the admin listener.",
+  ESPALIER_ADMIN_URL: "Where `espalier status` and `engines` find the admin listener.",
   ESPALIER_REPLAY_API_KEY: "Key that `espalier replay` sends.",
 };
 

@@ -16,10 +16,10 @@ export interface OperatorEngines {
    * Adds an engine, or brings back a removed one.
    *
    * @param written as under `engines` of the configuration
-   * @throws EspalierError `invalid_value`, `worker_exists`
+   * @throws EspalierError `invalid_value`, `engine_exists`
    */
   add(written: unknown): EngineId;
-  /** @throws EspalierError `worker_not_found` */
+  /** @throws EspalierError `engine_not_found` */
   remove(id: EngineId): void;
 }
 
@@ -68,14 +68,14 @@ export function createOperatorEngines({ table, listed, logger }: OperatorEngines
       const { id, url } = readWritten(written);
       const isBack = removals.has(id) && isListed(id);
       const other = listed().find((spec) => spec.id === id || spec.url === url);
-      if (other && !isBack) throw new EspalierError("worker_exists", `Engine ${other.id} has this id or URL already.`);
+      if (other && !isBack) throw new EspalierError("engine_exists", `Engine ${other.id} has this id or URL already.`);
       // An engine from another source keeps that source's settings: deleting the removal brings it back.
       if (isBack) table.forget(id);
       else table.put(id, { ...written, id });
       return id;
     },
     remove(id) {
-      if (!isListed(id) || removals.has(id)) throw new EspalierError("worker_not_found");
+      if (!isListed(id) || removals.has(id)) throw new EspalierError("engine_not_found");
       if (isAdded(id)) table.forget(id);
       else table.put(id, removed);
     },
@@ -99,7 +99,7 @@ function readShared(engine: string, value: OperatorEntry, logger: Logger): reado
   try {
     return [readWritten(value)];
   } catch (error) {
-    logger.warn("an engine that operators added cannot be read", { worker: engine, error });
+    logger.warn("an engine that operators added cannot be read", { engine, error });
     return [];
   }
 }

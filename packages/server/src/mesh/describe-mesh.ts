@@ -63,8 +63,8 @@ export const meshDescription = closed(
       closed({
         target: Type.String(),
         owner: nullable(Type.String()),
-        worth: feedQuality,
-        life: nullable(Type.String(), { description: "Epoch of the engine." }),
+        quality: feedQuality,
+        epoch: nullable(Type.String(), { description: "Epoch of the engine." }),
         sequence: nullable(Type.Integer()),
         isComplete: Type.Boolean(),
         progress: Type.Enum(["current", "waiting", "open", "loading"]),
@@ -129,8 +129,8 @@ export function describeMesh(parts: MeshDescriptionParts): MeshDescription {
     targets: targets.slice(0, listedTargets).map(({ target, epoch, last, isComplete, progress }, at) => ({
       target,
       owner: replica.feeds.claimOf(target)?.origin.router ?? null,
-      worth: replica.feeds.qualityOf(target),
-      life: epoch ? `${epoch.sequence}.${epoch.timestampUs}` : null,
+      quality: replica.feeds.qualityOf(target),
+      epoch: epoch ? `${epoch.sequence}.${epoch.timestampUs}` : null,
       sequence: last?.sequence ?? null,
       isComplete,
       progress,

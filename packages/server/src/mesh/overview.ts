@@ -102,7 +102,7 @@ function describeOne({ shared, index }: OverviewOptions, engine: EngineRecord) {
   const models = (engine.models ?? []).map((model) => model.id).slice(0, 8);
   const read = targets.map((target) => ({
     target: target.key,
-    worth: shared?.replica.feeds.qualityOf(target.key) ?? null,
+    quality: shared?.replica.feeds.qualityOf(target.key) ?? null,
     owner: shared?.replica.feeds.claimOf(target.key)?.origin.router ?? null,
     blocks: shared?.replica.fold.statement(target.key)?.blocks ?? null,
     held: index.factBlockCount(target.index, tier.gpu),

@@ -239,7 +239,7 @@ class OverflowSource implements AnswerSource {
       return;
     }
     reportEnd(this.#context, plan, {
-      ...{ outcome, error: undefined, usage: undefined, selection: undefined, prefillWorker: undefined },
+      ...{ outcome, error: undefined, usage: undefined, selection: undefined, prefillEngine: undefined },
       fault: outcome.kind === "completed" ? this.reader.fault() : undefined,
       ...{ attempts: 0, queuedMs: undefined, dispatchedMs: Number.NaN, firstByteMs: this.reader.firstByteMs },
       outputTokens: this.reader.usage()?.completionTokens ?? this.reader.outputTokens,

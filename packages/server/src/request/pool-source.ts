@@ -303,7 +303,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     const { selection, prefill, attempts, queuedMs } = this.#lifecycle;
     dropHeader(pairs, "x-request-id");
     pairs.push(
-      "x-espalier-worker",
+      "x-espalier-engine",
       selection?.target.engine.id ?? "",
       "x-espalier-attempts",
       String(attempts),
@@ -316,7 +316,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     );
     if (queuedMs > 0) pairs.push("x-espalier-queued-ms", queuedMs.toFixed(3));
     if (prompt) pairs.push("x-espalier-cache-hit-tokens", String(selection?.matchedTokens ?? 0));
-    if (prefill) pairs.push("x-espalier-prefill-worker", prefill.target.engine.id);
+    if (prefill) pairs.push("x-espalier-prefill-engine", prefill.target.engine.id);
     const pull = (prefill ?? selection)?.pull;
     if (pull && pull.tokens > 0) pairs.push("x-espalier-kv-source", pullText(pull));
     if (this.#context.drain.started) pairs.push("connection", "close");
@@ -326,7 +326,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   #attempted(): readonly string[] {
     const { selection, attempts } = this.#lifecycle;
     if (attempts === 0) return [];
-    return ["x-espalier-failed-worker", selection?.target.engine.id ?? "", "x-espalier-attempts", String(attempts)];
+    return ["x-espalier-failed-engine", selection?.target.engine.id ?? "", "x-espalier-attempts", String(attempts)];
   }
 
   contentBegun(): void {
@@ -379,7 +379,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
         dispatchedMs: this.#dispatchedMs,
         firstByteMs,
         outputTokens,
-        prefillWorker: prefill?.target.engine.id,
+        prefillEngine: prefill?.target.engine.id,
       });
       if (error) answerError(error, this.#attempted());
     };

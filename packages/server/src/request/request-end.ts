@@ -45,7 +45,7 @@ function log(
   outcome: RequestOutcome,
 ): void {
   const { selection, attempts } = end;
-  const fields = { requestId, model: pool.model, worker: selection?.target.engine.id, attempts, outcome };
+  const fields = { requestId, model: pool.model, engine: selection?.target.engine.id, attempts, outcome };
   if (outcome === "answered" || outcome === "cancelled") logger.debug("request", fields);
   else logger.warn("request failed", { ...fields, code: "error" in end.outcome ? end.outcome.error.code : undefined });
 }

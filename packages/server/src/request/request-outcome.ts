@@ -43,7 +43,7 @@ export interface RequestEnd {
   readonly fault: AnswerFault | undefined;
   /** Of the last attempt; undefined when no engine was asked. */
   readonly selection: Selection<Target> | undefined;
-  readonly prefillWorker: string | undefined;
+  readonly prefillEngine: string | undefined;
   readonly attempts: number;
   readonly queuedMs: number | undefined;
   /** When it was first sent to an engine, less its time in the queue; NaN if never sent. */

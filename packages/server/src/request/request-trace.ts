@@ -80,7 +80,7 @@ export class RequestTrace {
     this.step("pick", this.#matchedMs ?? this.#pickingMs, {
       "espalier.policy": policy,
       "espalier.reason": selection?.reason ?? "no_engine",
-      "espalier.worker": selection?.target.engine.id,
+      "espalier.engine": selection?.target.engine.id,
       "espalier.cache_hit_tokens": selection?.matchedTokens,
     });
   }
@@ -104,7 +104,7 @@ export class RequestTrace {
         "http.request.resend_count": name === "upstream" && this.#calls++ > 0 ? this.#calls - 1 : undefined,
         "server.address": hostname,
         "server.port": Number(port || (protocol === "https:" ? 443 : 80)),
-        "espalier.worker": target.engine.id,
+        "espalier.engine": target.engine.id,
         "espalier.rank": target.engine.targets.length > 1 ? rankNumber(target) : undefined,
         "espalier.cache_hit_tokens": matchedTokens,
       },
@@ -200,7 +200,7 @@ function errorTypeOf(end: RequestEnd): string | undefined {
 }
 
 function endAttributes({ pool, service }: PlannedRequest, end: RequestEnd): SpanAttributes {
-  const { outcome, error, selection, prefillWorker, attempts, queuedMs, usage } = end;
+  const { outcome, error, selection, prefillEngine, attempts, queuedMs, usage } = end;
   return {
     "http.response.status_code": outcome.kind === "client_closed" ? undefined : outcomeStatus(end),
     "gen_ai.usage.input_tokens": usage?.promptTokens,
@@ -209,8 +209,8 @@ function endAttributes({ pool, service }: PlannedRequest, end: RequestEnd): Span
     "espalier.outcome": error?.code ?? requestOutcome(end),
     "espalier.policy": pool.policy.name,
     "espalier.class": service?.className,
-    "espalier.worker": selection?.target.engine.id,
-    "espalier.prefill_worker": prefillWorker,
+    "espalier.engine": selection?.target.engine.id,
+    "espalier.prefill_engine": prefillEngine,
     "espalier.cache_hit_tokens": selection?.matchedTokens,
     "espalier.attempts": attempts,
     "espalier.queued_ms": queuedMs,

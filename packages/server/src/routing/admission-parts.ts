@@ -133,7 +133,7 @@ interface MemoryWatchOptions {
  * @returns undefined when no class has a max cold wait, since only those need it
  */
 export function watchMemory({ config, clock, index, feedQualityOf }: MemoryWatchOptions): MemoryWatch | undefined {
-  if (config.mode === "off" || config.classes.every(({ patienceMs }) => patienceMs === 0)) return undefined;
+  if (config.mode === "off" || config.classes.every(({ maxColdWaitMs }) => maxColdWaitMs === 0)) return undefined;
   const watch = new MemoryWatch({ clock, index, feedQualityOf });
   index.setPlacedListener((target, words, blockCount, { by = 0 }) => watch.sent(target, words, blockCount, by === 0));
   return watch;

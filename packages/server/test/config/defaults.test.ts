@@ -11,7 +11,7 @@ const usualClass = {
   onMiss: "reject",
   maxPendingTokens: 32_768,
   yields: false,
-  patienceMs: 0,
+  maxColdWaitMs: 0,
   overflow: "allow",
 };
 
@@ -170,7 +170,7 @@ pools:
 admission:
   mode: off
   classes:
-    - { name: vip, order: edf, share: 0.5, target: 2s, on-miss: demote, max-pending-tokens: 100, patience: 2m, yields: true, slo: { ttft: 1s } }
+    - { name: vip, order: edf, share: 0.5, target: 2s, on-miss: demote, max-pending-tokens: 100, max-cold-wait: 2m, yields: true, slo: { ttft: 1s } }
     - { name: others, order: shortest_prefill }
   default-class: others
   between: deficit
@@ -237,7 +237,7 @@ test("every key of the file has its place in the compiled form", () => {
       classes: [
         {
           ...{ name: "vip", order: "edf", share: 0.5, targetMs: 2_000, onMiss: "demote" },
-          ...{ maxPendingTokens: 100, yields: true, patienceMs: 120_000, slo: { ttftMs: 1_000 } },
+          ...{ maxPendingTokens: 100, yields: true, maxColdWaitMs: 120_000, slo: { ttftMs: 1_000 } },
         },
         { ...usualClass, name: "others", order: "shortest_prefill" },
       ],

@@ -7,7 +7,7 @@ import {
   createAdminPeers,
   maxAdminOrigins,
   maxAdminPeers,
-  pageLifeMs,
+  pageTtlMs,
   readAdminNote,
   writeAdminNote,
 } from "../../src/admin/admin-peers.ts";
@@ -68,10 +68,10 @@ test("pages of a router that is gone may read for an hour more, and nobody is se
   hear("r2", "http://r2:9090");
   hear("r3", "http://r3:9090", "down");
   // Whether anybody asks meanwhile makes no difference.
-  time.advance(10 * pageLifeMs);
+  time.advance(10 * pageTtlMs);
   states.set("r2", "down");
   expect([peers.origins(), peers.readers()]).toEqual([[], ["http://r2:9090"]]);
-  time.advance(pageLifeMs - 60_000);
+  time.advance(pageTtlMs - 60_000);
   expect(peers.readers()).toEqual(["http://r2:9090"]);
   time.advance(60_000);
   expect(peers.readers()).toEqual([]);

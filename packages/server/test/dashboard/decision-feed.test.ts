@@ -14,7 +14,7 @@ const decision: DescribedDecision = {
   atMs: 0,
   ...{ endpoint: "chat", model: "m", policy: "least_work", reason: "least_work", target: "a" },
   ...{ promptTokens: 10, matchedTokens: 4, class: "default", queuedMs: 0, attempt: 1 },
-  prefillWorker: null,
+  prefillEngine: null,
   pull: null,
 };
 

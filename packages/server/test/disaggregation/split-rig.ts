@@ -208,7 +208,7 @@ export class SplitRun {
     });
   }
 
-  get prefillWorker(): string | undefined {
+  get prefillEngine(): string | undefined {
     return this.#run.prefill?.target.engine.id;
   }
 

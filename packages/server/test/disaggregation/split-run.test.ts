@@ -68,12 +68,12 @@ describe("one leg after the other", () => {
     expect(rig.fleet.target("d").load.pendingPrefillTokens).toBe(1);
     expect(bodyOfLeg(rig.legs[0]!)).toMatchObject({ max_tokens: 1, stream: false, messages: chatBody.messages });
     expect(rig.legs[0]!.request.upstream.headers).toEqual(["authorization", "Bearer engines"]);
-    expect(run.prefillWorker).toBeUndefined();
+    expect(run.prefillEngine).toBeUndefined();
 
     await rig.fleet.time.advanceAsync(100);
     rig.legs[0]!.settle(prefilled);
     const step = await next;
-    expect([step?.selection.target.key, run.prefillWorker, rig.inFlight()]).toEqual(["d", "p", {}]);
+    expect([step?.selection.target.key, run.prefillEngine, rig.inFlight()]).toEqual(["d", "p", {}]);
     expect(bodyOf(step)).toEqual({ ...chatBody, kv_transfer_params: kept });
     run.started(() => {});
     await rig.fleet.time.advanceAsync(30);
@@ -97,7 +97,7 @@ describe("one leg after the other", () => {
     const next = run.next(none);
     rig.legs[0]!.settle(outcome);
     expect(await next).toBeUndefined();
-    expect([run.prefillWorker, atOnce(run.next(none)), rig.inFlight()]).toEqual([undefined, undefined, {}]);
+    expect([run.prefillEngine, atOnce(run.next(none)), rig.inFlight()]).toEqual([undefined, undefined, {}]);
     run.finish(done);
     expect(counted(rig, "aggregated", reason)).toBe(1);
   });
@@ -163,7 +163,7 @@ describe("both legs at once", () => {
     const step = atOnce(run.next(none));
     expect(rig.legs).toEqual([]);
     run.started(() => {});
-    expect([rig.legs.map(({ engine }) => engine), run.prefillWorker]).toEqual([["p"], "p"]);
+    expect([rig.legs.map(({ engine }) => engine), run.prefillEngine]).toEqual([["p"], "p"]);
     expect(bodyOfLeg(rig.legs[0]!)).toEqual(bodyOf(step));
     expect(rig.legs[0]!.request.keptBytes).toBe(4_096);
     run.firstByte();
@@ -261,7 +261,7 @@ describe("the decode engine first", () => {
     const next = run.next(none);
     rig.legs[0]!.settle(answered({}));
     const step = await next;
-    expect([step?.selection.target.key, run.prefillWorker]).toEqual(["d", "p"]);
+    expect([step?.selection.target.key, run.prefillEngine]).toEqual(["d", "p"]);
     expect(bodyOf(step)).toMatchObject({ cache_hit_threshold: 0 });
     expect(run.judge(200, short, true)).toBe("pass");
     run.finish(done);

@@ -10,7 +10,7 @@ import { answerWithinMs, createPastDecisions, maxOpenQuestions } from "../../src
 
 const facts: DescribedDecision = {
   ...{ atMs: 7, endpoint: "chat", model: "m", policy: "least_work", reason: "least_work", target: "e" },
-  ...{ promptTokens: 10, matchedTokens: 0, class: null, queuedMs: 0, attempt: 1, prefillWorker: null, pull: null },
+  ...{ promptTokens: 10, matchedTokens: 0, class: null, queuedMs: 0, attempt: 1, prefillEngine: null, pull: null },
 };
 
 /** Routers whose notes reach each other at once. */
@@ -104,7 +104,7 @@ test("a router that stops answers those who ask it, and no other router any more
 test.each([
   [{ reason: "rotation" }, "e was the only candidate (rotation)."],
   [
-    { attempt: 2, prefillWorker: "p" },
+    { attempt: 2, prefillEngine: "p" },
     "At attempt 2, p was chosen to compute the prompt, and e to answer (least_work).",
   ],
 ])("a decision without candidates to compare: %j", async (changes, sentence) => {

@@ -176,8 +176,8 @@ describe("the description", () => {
     expect([feeds, waitingFor]).toEqual([{ owned: 1, backup: 1, unread: 1 }, ["peers"]]);
     expect(facts).toMatchObject({ targets: 2, blocks: 4, settled: 2 });
     expect(targets).toMatchObject([
-      { target: "engine-0", owner: "r1", worth: "complete", life: "0.5", sequence: 0, isComplete: true, blocks: 2 },
-      { target: "engine-1", owner: "r1", worth: "complete", life: "0.5", sequence: 0, isComplete: true, blocks: 2 },
+      { target: "engine-0", owner: "r1", quality: "complete", epoch: "0.5", sequence: 0, isComplete: true, blocks: 2 },
+      { target: "engine-1", owner: "r1", quality: "complete", epoch: "0.5", sequence: 0, isComplete: true, blocks: 2 },
     ]);
     expect(targets[0]?.digest).toMatch(/^[0-9a-f]{16}$/);
   });

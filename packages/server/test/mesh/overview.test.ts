@@ -133,7 +133,7 @@ test("engines, with who reads them and what that is worth", async () => {
     "engine-b",
     "closed",
     "complete",
-    "worth",
+    "quality",
     "owner",
     "blocks",
     "us-east-1",

@@ -89,7 +89,7 @@ test("an owner reads, claims, and what it reads is in the index and the journal"
   expect(described()).toMatchObject({ role: "owner", owner: "r1", state: "live", blocks: { gpu: 4 } });
   expect(replica.feeds.claimOf("a")).toMatchObject({
     origin: { router: "r1" },
-    claim: { worth: "complete", state: "live" },
+    claim: { quality: "complete", state: "live" },
   });
   expect(feeds.feedQualityOf(target("a").index)).toBe("complete");
   await tell(1, "b", 2);
@@ -153,7 +153,7 @@ test("messages that are missed make the claim partial", async () => {
   await tell(0, "a", 4);
   await tell(5, "b", 2);
   await settle();
-  expect(replica.feeds.claimOf("a")?.claim).toMatchObject({ worth: "partial", state: "partial" });
+  expect(replica.feeds.claimOf("a")?.claim).toMatchObject({ quality: "partial", state: "partial" });
 });
 
 test("an engine whose process is another one is a new epoch: what was told of the old one is gone", async () => {

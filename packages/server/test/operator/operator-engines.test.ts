@@ -106,11 +106,11 @@ describe.each(tables)("engines that operators add and remove, %s", (_, createTab
 
   test("what is there is not added again, what is not there is not removed", async () => {
     const { operators } = await start(createTable(), "a");
-    expect(codeOf(() => operators.add({ url: "http://a:1", id: "a" }))).toBe("worker_exists");
-    expect(codeOf(() => operators.add({ url: "http://a:1", id: "other" }))).toBe("worker_exists");
-    expect(codeOf(() => operators.remove(id("z")))).toBe("worker_not_found");
+    expect(codeOf(() => operators.add({ url: "http://a:1", id: "a" }))).toBe("engine_exists");
+    expect(codeOf(() => operators.add({ url: "http://a:1", id: "other" }))).toBe("engine_exists");
+    expect(codeOf(() => operators.remove(id("z")))).toBe("engine_not_found");
     operators.remove(id("a"));
-    expect(codeOf(() => operators.remove(id("a")))).toBe("worker_not_found");
+    expect(codeOf(() => operators.remove(id("a")))).toBe("engine_not_found");
   });
 
   test.each([

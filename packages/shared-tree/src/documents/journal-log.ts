@@ -25,15 +25,17 @@ export type LogContent =
 /** An item as the log holds it: bytes, or JSON that a browser can show. */
 export type LogValue = Uint8Array | FeedStatement | ClaimStatement;
 
+/** Fields of JSON items whose names in the protocol differ from ours. */
+export const statementFields = { epoch: "life", quality: "worth" } as const;
+
 interface FeedStatement {
   readonly feed: number;
   readonly target: string;
-  /** The epoch; the name is that of the protocol. */
-  readonly life: EngineEpoch | null;
+  readonly [statementFields.epoch]: EngineEpoch | null;
 }
 
 interface ClaimStatement {
-  readonly claim: FeedClaim;
+  readonly claim: Omit<FeedClaim, "quality"> & { readonly [statementFields.quality]: FeedClaim["quality"] };
 }
 
 /** Prepends the byte of its kind to a payload. */
@@ -60,7 +62,11 @@ export function readBinaryItem(bytes: Uint8Array): LogContent {
 }
 
 export function feedStatement(feed: number, { target, epoch }: FeedDeclaration): FeedStatement {
-  return { feed, target, life: epoch };
+  return { feed, target, [statementFields.epoch]: epoch };
+}
+
+export function claimStatement({ target, stamp, quality, state, reason, unusable }: FeedClaim): ClaimStatement {
+  return { claim: { target, stamp, [statementFields.quality]: quality, state, reason, unusable } };
 }
 
 /** @throws RangeError for what is neither a declaration nor a claim */
@@ -69,7 +75,8 @@ export function readStatement(value: unknown): LogContent {
   if (fields.claim !== undefined) return { kind: "claim", claim: readClaim(asRecord(fields.claim)) };
   const feed = count(fields.feed);
   const target = text(fields.target);
-  const epoch = fields.life === null ? null : readEpoch(asRecord(fields.life));
+  const written = fields[statementFields.epoch];
+  const epoch = written === null ? null : readEpoch(asRecord(written));
   if (target.length + (epoch?.predecessor?.length ?? 0) > maxStatementLength) throw new RangeError("texts too long");
   return { kind: "feed", feed, declaration: { target, epoch } };
 }
@@ -92,13 +99,13 @@ function readEpoch(fields: Readonly<Record<string, unknown>>): EngineEpoch {
 const qualities: ReadonlySet<unknown> = new Set(["complete", "partial", "void", "none"]);
 
 function readClaim(fields: Readonly<Record<string, unknown>>): FeedClaim {
-  const { worth, unusable } = fields;
-  if (!qualities.has(worth)) throw new RangeError("a claim of unknown worth");
+  const { [statementFields.quality]: quality, unusable } = fields;
+  if (!qualities.has(quality)) throw new RangeError("a claim of unknown quality");
   if (typeof fields.stamp !== "number" || !Number.isFinite(fields.stamp)) throw new RangeError("a claim without stamp");
   const claim: FeedClaim = {
     target: text(fields.target),
     stamp: fields.stamp,
-    worth: worth as FeedClaim["worth"],
+    quality: quality as FeedClaim["quality"],
     state: text(fields.state),
     reason: text(fields.reason),
     unusable: unusable === null ? null : text(unusable),

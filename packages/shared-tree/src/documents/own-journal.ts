@@ -7,7 +7,7 @@ import type { FeedClaim } from "../feeds/feed-claim.ts";
 import { FeedNumbers } from "./feed-numbers.ts";
 import { type JournalFeed, noteEntry, type OwnJournalObserver } from "./journal.ts";
 import type { JournalDocument } from "./journal-document.ts";
-import { binaryItem, checkStatement, itemKind, type LogValue } from "./journal-log.ts";
+import { binaryItem, checkStatement, claimStatement, itemKind, type LogValue } from "./journal-log.ts";
 import { PlacementItems } from "./placement-items.ts";
 import { SettledItems } from "./settled-items.ts";
 
@@ -139,7 +139,7 @@ export class OwnJournal {
     const { target, state, reason, unusable } = claim;
     if (!this.#claims.has(target) && this.#claims.size >= this.#options.maxFeeds)
       throw new RangeError("too many claims");
-    checkStatement({ claim });
+    checkStatement(claimStatement(claim));
     this.#reserve(2 * (target.length + state.length + reason.length + (unusable?.length ?? 0)));
     this.#claims.set(target, claim);
     this.#changedClaims.add(target);
@@ -270,7 +270,7 @@ export class OwnJournal {
       if (before !== undefined) deletions.push(before);
       this.#claimClocks.delete(target);
       const claim = this.#claims.get(target);
-      if (claim !== undefined) add({ claim }, (clock) => this.#claimClocks.set(target, clock));
+      if (claim !== undefined) add(claimStatement(claim), (clock) => this.#claimClocks.set(target, clock));
     }
     this.#changedClaims.clear();
   }

@@ -30,7 +30,7 @@ export type FeedReason =
   | "first-connection"
   | "reconnected"
   | "filling-gap"
-  | "new-life"
+  | "new-epoch"
   | "overflow"
   /** stale: no connection yet; connection lost; or reconnected, without knowing whether messages were lost. */
   | "connecting"

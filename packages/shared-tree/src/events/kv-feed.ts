@@ -86,7 +86,7 @@ export function createKvFeed(options: KvFeedOptions): KvFeed {
   return new Feed(options);
 }
 
-type ReplayCause = "first-connection" | "reconnected" | "filling-gap" | "new-life" | "overflow" | "quiet-check";
+type ReplayCause = "first-connection" | "reconnected" | "filling-gap" | "new-epoch" | "overflow" | "quiet-check";
 
 /** Joins the socket, the message queue, replays and the stream follower into one feed. */
 class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, ReplayOwner {

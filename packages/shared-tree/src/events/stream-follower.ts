@@ -18,7 +18,7 @@ export interface FollowerHost {
   readonly canReplay: boolean;
   /** Puts live messages back before the queued ones. */
   putBack(messages: readonly NumberedMessage[]): void;
-  beginReplay(cause: "filling-gap" | "new-life"): void;
+  beginReplay(cause: "filling-gap" | "new-epoch"): void;
   /** Something that the state depends on has changed. */
   settle(): void;
   /** Live messages may be handled now. */
@@ -228,7 +228,7 @@ export class StreamFollower {
     const { host } = this.#options;
     this.#endEpoch(reason);
     if (message) host.putBack([message]);
-    if (host.canReplay) host.beginReplay("new-life");
+    if (host.canReplay) host.beginReplay("new-epoch");
   }
 
   #endEpoch(reason: NewEpochReason): void {

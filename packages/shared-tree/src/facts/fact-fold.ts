@@ -294,7 +294,7 @@ export class FactFold {
       this.#meters.ignored("unknown-feed");
     } else if (fold.epoch !== epoch) {
       epoch.hasMissed = true;
-      this.#meters.ignored("old-life");
+      this.#meters.ignored("old-epoch");
     } else if (entry.kind === "record") {
       if (fold.record(origin, entry)) this.#touch(fold);
     } else {

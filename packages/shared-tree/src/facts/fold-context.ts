@@ -41,7 +41,7 @@ export interface FoldContext {
 }
 
 /** Why an entry of a journal was ignored. */
-type IgnoredReason = "no-slot" | "unknown-feed" | "old-life" | "limit";
+type IgnoredReason = "no-slot" | "unknown-feed" | "old-epoch" | "limit";
 
 /**
  * A hint at a divergence that the next checkpoint will show. `unknown`: a removed block was not there. `ambiguous`:

@@ -159,7 +159,7 @@ export function decideRole(question: RoleQuestion): FeedRole {
     return rank === turn + 1 ? "backup" : "none";
   }
   if (holding.origin.router === self) return "owner";
-  const isReady = ranks[quality] >= Math.max(ranks.partial, ranks[holding.claim.worth]);
+  const isReady = ranks[quality] >= Math.max(ranks.partial, ranks[holding.claim.quality]);
   if (nominee === self && isReady && mayTakeOver) return "owner";
   return backup === self ? "backup" : "none";
 }

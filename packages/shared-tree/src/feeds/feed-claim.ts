@@ -18,8 +18,7 @@ export interface FeedClaim {
    * Hybrid logical clock of the claim: of two claims the later one prevails; of equal ones that of the lower router id.
    */
   readonly stamp: number;
-  /** The quality of the feed, under the name that journals use for it. */
-  readonly worth: FeedQuality;
+  readonly quality: FeedQuality;
   /** State and reason as operators see them, for instance `live`, `complete`. */
   readonly state: string;
   readonly reason: string;
@@ -57,15 +56,15 @@ export interface OwnClaimOptions {
   readonly claimsOf: () => readonly PostedClaim[];
 }
 
-type StatedQuality = Pick<FeedClaim, "worth" | "state" | "reason" | "unusable">;
+type StatedQuality = Pick<FeedClaim, "quality" | "state" | "reason" | "unusable">;
 
 /** For a feed whose engine may be another process than the one that the facts are of. */
-const unverified: StatedQuality = { worth: "void", state: "stale", reason: "unverified", unusable: null };
+const unverified: StatedQuality = { quality: "void", state: "stale", reason: "unverified", unusable: null };
 
 /** This router's claim to a target's feed, and any router that has claimed it since. */
 export class OwnClaim {
   readonly #options: OwnClaimOptions;
-  #quality: StatedQuality = { worth: "none", state: "off", reason: "not-started", unusable: null };
+  #quality: StatedQuality = { quality: "none", state: "off", reason: "not-started", unusable: null };
   #isUnverified = false;
   #stamp: number | undefined;
   /** The router with a better claim. */
@@ -85,8 +84,8 @@ export class OwnClaim {
   }
 
   get isUsable(): boolean {
-    const { worth, unusable } = this.#quality;
-    return unusable === null && (worth === "complete" || worth === "partial");
+    const { quality, unusable } = this.#quality;
+    return unusable === null && (quality === "complete" || quality === "partial");
   }
 
   /** Whether the engine has answered that it has published nothing since it was started. */
@@ -123,9 +122,9 @@ export class OwnClaim {
   }
 
   /** Sets the feed quality. It is a part of the claim, but does not make it another claim. */
-  setQuality(worth: FeedQuality, state: string, reason: string, unusable: string | null): void {
+  setQuality(quality: FeedQuality, state: string, reason: string, unusable: string | null): void {
     const was = this.#stated;
-    this.#quality = { worth, state, reason, unusable };
+    this.#quality = { quality, state, reason, unusable };
     this.#restate(was);
   }
 
@@ -157,8 +156,8 @@ export class OwnClaim {
   }
 
   #restate(was: StatedQuality): void {
-    const { worth, state, reason, unusable } = this.#stated;
-    const isSame = was.worth === worth && was.state === state && was.reason === reason && was.unusable === unusable;
+    const { quality, state, reason, unusable } = this.#stated;
+    const isSame = was.quality === quality && was.state === state && was.reason === reason && was.unusable === unusable;
     const { target, journal } = this.#options;
     if (this.#stamp !== undefined && !isSame) journal.claim({ target, stamp: this.#stamp, ...this.#stated });
   }

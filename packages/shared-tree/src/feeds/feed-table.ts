@@ -234,7 +234,7 @@ export class FeedTable {
     const state = this.#options.fold.state(target);
     if (state?.progress === "loading") return "void";
     const held = this.claimOf(target);
-    const quality = (held ?? prevailing(this.claimsOf(target), () => true))?.claim.worth ?? "none";
+    const quality = (held ?? prevailing(this.claimsOf(target), () => true))?.claim.quality ?? "none";
     const isFolded = !state || (state.isComplete && state.progress === "current");
     return quality !== "complete" || (held && isFolded) ? quality : "partial";
   }

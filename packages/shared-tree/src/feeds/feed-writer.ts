@@ -308,12 +308,12 @@ export function createFeedReaderMeters(meter: Meter) {
     ),
     checkpoint: counterOf(
       meter,
-      "espalier_feed_cuts_total",
+      "espalier_feed_checkpoints_total",
       "Checkpoints of targets that this router wrote to its journal.",
     ),
     epochNamed: counterOf(
       meter,
-      "espalier_feed_lives_total",
+      "espalier_feed_epochs_total",
       "New epochs of engines that this router announced to the others.",
     ),
   };

@@ -72,7 +72,7 @@ export class PlacementReader {
     this.#runBytes += journal.runs.byteLength - bytesBefore;
     if (blockCount === 0 || !declaration) return "unresolved";
     const newest = epochOf(declaration.target);
-    if (declaration.epoch && newest && isOlderEpoch(declaration.epoch, newest)) return "older-life";
+    if (declaration.epoch && newest && isOlderEpoch(declaration.epoch, newest)) return "older-epoch";
     const slot = slots.find(declaration.target);
     if (slot < 0) return "no-slot";
     this.#apply(record, slot, blockCount, journal.by);
@@ -159,10 +159,10 @@ export function createRouterNumbers(capacity: number = maxNumberedRouters) {
 }
 
 /**
- * The outcome of a placement. `older-life`: of an epoch of the engine that has ended; `unresolved`: refers to an
+ * The outcome of a placement. `older-epoch`: of an epoch of the engine that has ended; `unresolved`: refers to an
  * unknown run or feed; `ahead`: a binding with a stamp by a clock that runs ahead.
  */
-export type PlacementOutcome = "applied" | "older-life" | "unresolved" | "no-slot" | "ahead";
+export type PlacementOutcome = "applied" | "older-epoch" | "unresolved" | "no-slot" | "ahead";
 
 /** The metrics of the placement log. */
 export type PlacementMeters = ReturnType<typeof createPlacementMeters>;

@@ -3,7 +3,7 @@ import type { DocumentUpdate, Origin } from "@espalier/mesh";
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { applyUpdate, Doc, mergeUpdates } from "yjs";
 import type { JournalObserver } from "../../src/documents/journal.ts";
-import { itemKind } from "../../src/documents/journal-log.ts";
+import { itemKind, readStatement } from "../../src/documents/journal-log.ts";
 import { type JournalLimits, Journals } from "../../src/documents/journal-store.ts";
 import { type CheckpointEntry, type FactEntry, type FactRecord, readFactItem } from "../../src/facts/fact-item.ts";
 import type { FeedDeclaration } from "../../src/facts/feed-declaration.ts";
@@ -52,7 +52,7 @@ export const feedOf = (target: string, sequence = 0): FeedDeclaration => ({
 });
 
 export const claimOf = (target: string, stamp = 1): FeedClaim => ({
-  ...{ target, stamp, worth: "complete", state: "live", reason: "complete", unusable: null },
+  ...{ target, stamp, quality: "complete", state: "live", reason: "complete", unusable: null },
 });
 
 /** Notes as texts what an observer is told. */
@@ -106,7 +106,10 @@ export const entriesOf = (store: Journals, origin: Origin): FactEntry[] => factI
 
 /** Claims that a replica of a journal holds, by target. */
 export function claimsOf(store: Journals, origin: Origin): Map<string, FeedClaim> {
-  const claims = logOf(store, origin).flatMap((item) => (item as { readonly claim?: FeedClaim }).claim ?? []);
+  const claims = logOf(store, origin).flatMap((item) => {
+    const content = item instanceof Uint8Array ? undefined : readStatement(item);
+    return content?.kind === "claim" ? [content.claim] : [];
+  });
   return new Map(claims.map((claim) => [claim.target, claim]));
 }
 

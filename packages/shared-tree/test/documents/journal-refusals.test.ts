@@ -2,7 +2,7 @@ import { createSeededRandom, EspalierError } from "@espalier/core";
 import { DocumentFullError } from "@espalier/mesh";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
-import { journalClient, maxStatementLength } from "../../src/documents/journal-log.ts";
+import { claimStatement, journalClient, maxStatementLength, statementFields } from "../../src/documents/journal-log.ts";
 import { FactItemWriter } from "../../src/facts/fact-item.ts";
 import { journalContent } from "./journal-content.ts";
 import {
@@ -85,20 +85,24 @@ function expectGoesOn({ writer, reader }: World): void {
 
 describe("updates that the writer cannot have written", () => {
   const nested = new Y.Map();
-  const good = push({ feed: 1, target: "t", life: null }, factItem(1));
+  const good = push({ feed: 1, target: "t", [statementFields.epoch]: null }, factItem(1));
 
   test.each<[string, (doc: Y.Doc) => void, number]>([
     ["another array", (doc) => doc.getArray("facts").push([factItem(1)]), 1],
-    ["a map", (doc) => doc.getMap("log").set("claim", { claim: claimOf("t") }), 1],
+    ["a map", (doc) => doc.getMap("log").set("claim", claimStatement(claimOf("t"))), 1],
     ["a text", (doc) => doc.getText("log").insert(0, "text"), 4],
     ["a nested type", push(nested), 1],
     ["a document in it", push(new Y.Doc()), 1],
     ["a number", push(5), 1],
     ["an object that says nothing", push({}), 1],
-    ["a declaration without a target", push({ feed: 1, life: null }), 1],
-    ["a declaration with a broken number", push({ feed: 1.5, target: "t", life: null }), 1],
-    ["a declaration with a broken epoch", push({ feed: 1, target: "t", life: { sequence: 1 } }), 1],
-    ["a claim of unknown worth", push({ claim: { ...claimOf("t"), worth: "gold" } }), 1],
+    ["a declaration without a target", push({ feed: 1, [statementFields.epoch]: null }), 1],
+    ["a declaration with a broken number", push({ feed: 1.5, target: "t", [statementFields.epoch]: null }), 1],
+    ["a declaration with a broken epoch", push({ feed: 1, target: "t", [statementFields.epoch]: { sequence: 1 } }), 1],
+    [
+      "a claim of unknown quality",
+      push({ claim: { ...claimStatement(claimOf("t")).claim, [statementFields.quality]: "gold" } }),
+      1,
+    ],
     ["a claim without a stamp", push({ claim: { ...claimOf("t"), stamp: "1" } }), 1],
     ["a claim that is too long", push({ claim: { ...claimOf("t"), reason: "x".repeat(maxStatementLength) } }), 1],
     ["bytes of an unknown kind", push(Uint8Array.of(9)), 1],
@@ -201,13 +205,15 @@ describe("bounds", () => {
 
   test("feeds and claims of a journal beyond the bound are refused", () => {
     const reader = storeOf("bob", { maxFeeds: 2 }).store;
-    const feed = (number: number) => ({ feed: number, target: "t", life: null });
+    const feed = (number: number) => ({ feed: number, target: "t", [statementFields.epoch]: null });
     const three = forged(push(feed(1), feed(2), feed(3)));
     expect(() => reader.apply({ name, from: 0, to: 3, bytes: three })).toThrow("too many feeds");
-    const claims = forged(push({ claim: claimOf("a") }, { claim: claimOf("b") }, { claim: claimOf("c") }));
+    const claims = forged(
+      push(claimStatement(claimOf("a")), claimStatement(claimOf("b")), claimStatement(claimOf("c"))),
+    );
     expect(() => reader.apply({ name, from: 0, to: 3, bytes: claims })).toThrow("too many feeds");
     expect(() => reader.apply({ name, from: 0, to: 3, bytes: claims })).toThrow(DocumentFullError);
-    const two = forged(push(feed(1), feed(2), { claim: claimOf("a") }, { claim: claimOf("b") }));
+    const two = forged(push(feed(1), feed(2), claimStatement(claimOf("a")), claimStatement(claimOf("b"))));
     expect(reader.apply({ name, from: 0, to: 4, bytes: two })).toBe("applied");
   });
 

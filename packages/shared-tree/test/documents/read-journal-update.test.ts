@@ -7,6 +7,7 @@ import {
   journalName,
   maxDocumentNameLength,
   parseJournalName,
+  statementFields,
 } from "../../src/documents/journal-log.ts";
 import { DroppedJournals } from "../../src/documents/journal-store.ts";
 import { readJournalUpdate } from "../../src/documents/read-journal-update.ts";
@@ -26,7 +27,7 @@ function randomDoc(seed: number): { readonly doc: Y.Doc; readonly updates: Uint8
     doc.transact(() => {
       const values = Array.from({ length: 1 + random.integer(4) }, (_, at) =>
         random.integer(2) === 0
-          ? { feed: 10 * step + at, target: `t${at}`, life: null }
+          ? { feed: 10 * step + at, target: `t${at}`, [statementFields.epoch]: null }
           : Uint8Array.of(itemKind.placements, step),
       );
       log.push(values);

@@ -2,6 +2,7 @@ import { createSeededRandom, EspalierError } from "@espalier/core";
 import type { DocumentUpdate } from "@espalier/mesh";
 import { describe, expect, test } from "vitest";
 import * as Y from "yjs";
+import { claimStatement, feedStatement } from "../../src/documents/journal-log.ts";
 import type { Journals } from "../../src/documents/journal-store.ts";
 import { maxSharedDocuments } from "../../src/documents/shared-documents.ts";
 import { claimOf, feedOf, record, storeOf, wholeUpdate } from "./journal-fixtures.ts";
@@ -141,11 +142,11 @@ describe("a client of stock Yjs", () => {
         .getArray("log")
         .toArray()
         .filter((value) => !(value instanceof Uint8Array));
-    expect(statements()).toEqual([{ feed, target: "t1", life: feedOf("t1").epoch }, { claim: claimOf("t1") }]);
+    expect(statements()).toEqual([feedStatement(feed, feedOf("t1")), claimStatement(claimOf("t1"))]);
     own.claim(claimOf("t1", 2));
     own.commit();
     Y.applyUpdate(client, updates[1]!.bytes);
-    expect(statements()).toEqual([{ feed, target: "t1", life: feedOf("t1").epoch }, { claim: claimOf("t1", 2) }]);
+    expect(statements()).toEqual([feedStatement(feed, feedOf("t1")), claimStatement(claimOf("t1", 2))]);
     catchUp(client, store, own.name);
     expect(Y.encodeStateAsUpdate(client)).toEqual(wholeUpdate(store, own.name));
   });

@@ -18,8 +18,8 @@ test("restart: a lower number is another process, whose history is fetched from 
   feed.engine.publish(5);
   feed.engine.restart();
   feed.engine.publish(2);
-  expect(feed.state).toBe("replaying new-life");
-  expect(feed.sink.log.slice(-2)).toEqual(["epoch restarted", "replaying new-life"]);
+  expect(feed.state).toBe("replaying new-epoch");
+  expect(feed.sink.log.slice(-2)).toEqual(["epoch restarted", "replaying new-epoch"]);
   feed.time.advance(10);
   expect(feed.sink.sequences).toEqual([0, 1]);
   expect(feed.sink.hashes).toEqual([2_000_000, 2_000_001]);

@@ -6,7 +6,7 @@ import { type FeedQuality, holdsAgainst, type PostedClaim } from "../../src/feed
 const self = asRouterId("self");
 
 function claimOf(router: string, quality: FeedQuality = "complete", stamp = 1): PostedClaim {
-  const claim = { target: "t", stamp, worth: quality, state: "", reason: "", unusable: null };
+  const claim = { target: "t", stamp, quality, state: "", reason: "", unusable: null };
   return { origin: { router: asRouterId(router), epoch: 1 }, claim };
 }
 

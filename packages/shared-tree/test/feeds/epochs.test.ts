@@ -45,7 +45,7 @@ describe("a restart of the engine", () => {
       rig.exchange();
       rig.expectTruth([b, c]);
       expect(c.fold.state(target)?.epoch).toMatchObject({ sequence: 0, predecessor: epochOf(a) });
-      expect(b.meter.value("espalier_feed_lives_total")).toBe(1);
+      expect(b.meter.value("espalier_feed_epochs_total")).toBe(1);
     }
   });
 
@@ -115,7 +115,7 @@ describe("which epoch it is", () => {
     rig.publish(10);
     rig.exchange(b);
     expect(epochOf(c)).toBe(epochOf(a));
-    expect(b.meter.value("espalier_feed_lives_total")).toBe(0);
+    expect(b.meter.value("espalier_feed_epochs_total")).toBe(0);
     rig.expectTruth([b, c]);
   });
 

@@ -38,11 +38,11 @@ describe("an owner", () => {
     a.reader.setQuality("complete", "live", "nothing-published", null);
     rig.exchange();
     expect(a.reader.role).toBe("owner");
-    expect([...b.claims.values()][0]?.claim).toMatchObject({ worth: "complete", state: "live" });
+    expect([...b.claims.values()][0]?.claim).toMatchObject({ quality: "complete", state: "live" });
     const { stamp } = [...b.claims.values()][0]!.claim;
     a.reader.setQuality("partial", "partial", "gap", null);
     rig.exchange();
-    expect([...b.claims.values()][0]?.claim).toMatchObject({ worth: "partial", stamp });
+    expect([...b.claims.values()][0]?.claim).toMatchObject({ quality: "partial", stamp });
   });
 
   /** Nobody could claim it until the next message, so that all routers in turn took themselves for its owner. */
@@ -65,7 +65,9 @@ describe("an owner", () => {
       b.reader.setQuality(quality, "live", reason, null);
       rig.exchange();
       expect(b.reader.role).toBe("owner");
-      expect([...c.claims.values()].map(({ origin, claim }) => [origin.router, claim.worth])).toEqual([["b", quality]]);
+      expect([...c.claims.values()].map(({ origin, claim }) => [origin.router, claim.quality])).toEqual([
+        ["b", quality],
+      ]);
       if (isNew) expect(c.held(), "an engine that has said nothing holds nothing").toEqual([]);
       else
         expect(c.fold.state(target)?.epoch, "nothing is said of an engine of which nothing is known").toEqual(before);

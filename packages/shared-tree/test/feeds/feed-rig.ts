@@ -135,7 +135,7 @@ export class RigRouter {
   }
 
   get checkpoints(): number {
-    return this.meter.value("espalier_feed_cuts_total");
+    return this.meter.value("espalier_feed_checkpoints_total");
   }
 
   #tellAll(sink: LedgerSink): void {

@@ -43,7 +43,7 @@ function tableOf() {
       states.set(target, { ...empty, ...state });
     },
     claim(origin: Origin, quality: FeedQuality, stamp = 1, target = "engine") {
-      feeds.claimChanged(origin, target, { ...claimOf(target, stamp), worth: quality });
+      feeds.claimChanged(origin, target, { ...claimOf(target, stamp), quality });
     },
   };
 }
@@ -209,13 +209,13 @@ test("claims of one router in two epochs are two claims", () => {
   const rig = tableOf();
   rig.claim(originOf("a", 1), "complete", 9);
   rig.claim(originOf("a", 2), "partial", 5);
-  const claims = rig.feeds.claimsOf("engine").map(({ origin, claim }): [string, FeedClaim["worth"]] => {
-    return [originKey(origin), claim.worth];
+  const claims = rig.feeds.claimsOf("engine").map(({ origin, claim }): [string, FeedClaim["quality"]] => {
+    return [originKey(origin), claim.quality];
   });
   expect(claims).toEqual([
     ["a@1", "complete"],
     ["a@2", "partial"],
   ]);
   rig.feeds.setMembers([member(originOf("a", 2))]);
-  expect(rig.feeds.claimOf("engine")?.claim.worth).toBe("partial");
+  expect(rig.feeds.claimOf("engine")?.claim.quality).toBe("partial");
 });

@@ -148,7 +148,7 @@ export class Fleet {
     this.#publish(router, {
       target,
       stamp: Math.max(0, ...known) + 1,
-      worth: quality,
+      quality,
       state: "live",
       reason: "",
       unusable: null,
@@ -180,8 +180,7 @@ export class Fleet {
       if (!router.isRunning || now === "none" || router.unreachable.includes(target)) return;
       const quality = this.qualityOf(target, router.name);
       const own = router.claims.get(target)?.get(router.name);
-      if (now === "owner" && own && own.claim.worth !== quality)
-        this.#publish(router, { ...own.claim, worth: quality });
+      if (now === "owner" && own && own.claim.quality !== quality) this.#publish(router, { ...own.claim, quality });
       router.ownership.setQuality(target, quality);
     });
   }

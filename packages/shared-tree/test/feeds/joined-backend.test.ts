@@ -190,7 +190,7 @@ test("a router that joins takes no feed that another one has claimed, for it dec
   const roles: string[] = [];
   const origin = { router: asRouterId("b"), epoch: 1 };
   let isKnown = false;
-  const claim = { stamp: 1, worth: "complete", state: "live", reason: "", unusable: null } as const;
+  const claim = { stamp: 1, quality: "complete", state: "live", reason: "", unusable: null } as const;
   const ownership = new Ownership({
     self: () => ({ router: asRouterId("a"), epoch: 1 }),
     ...{ clock: time.clock, scheduler: time.scheduler, meter: silentMeter, logger: silentLogger },

@@ -20,7 +20,7 @@ function recorded() {
     },
     declareFeed: () => next++,
     declarationOf: () => undefined,
-    claim: ({ stamp, worth }: { stamp: number; worth: string }) => void note("claim", stamp, worth),
+    claim: ({ stamp, quality }: { stamp: number; quality: string }) => void note("claim", stamp, quality),
     unclaim: () => void note("unclaim"),
     writeFact: (entry: FactEntry) => void note("write", entry.feed, entry.kind),
     settle: (feed: number, sequence: number) => void note("settle", feed, sequence),
@@ -111,7 +111,7 @@ describe("entries of the own journal", () => {
 describe("the own claim", () => {
   const origin = (router: string, epoch = 1) => ({ router: asRouterId(router), epoch });
   const claimAt = (stamp: number) =>
-    ({ target, stamp, worth: "complete", state: "live", reason: "complete", unusable: null }) as const;
+    ({ target, stamp, quality: "complete", state: "live", reason: "complete", unusable: null }) as const;
 
   function posted(stamp = 100) {
     const { journal, taken } = recorded();

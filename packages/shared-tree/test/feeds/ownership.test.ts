@@ -269,7 +269,7 @@ test("a claim that was withdrawn voids no later one, however far ahead its clock
   });
   const posted = (router: string, stamp: number) => ({
     origin: { router: asRouterId(router), epoch: 1 },
-    claim: { target: "t", stamp, worth: "complete", state: "live", reason: "complete", unusable: null } as const,
+    claim: { target: "t", stamp, quality: "complete", state: "live", reason: "complete", unusable: null } as const,
   });
   let claims = [posted("p", 1_000_000), posted("q", 10)];
   const ownership = new Ownership({
@@ -357,7 +357,7 @@ const memberOf = (name: string, state: Member["state"] = "alive"): Member => {
 
 const claimOf = (name: string, stamp: number, quality: FeedQuality = "complete"): PostedClaim => ({
   origin: { router: asRouterId(name), epoch: 1 },
-  claim: { target: "t", stamp, worth: quality, state: "live", reason: "", unusable: null },
+  claim: { target: "t", stamp, quality, state: "live", reason: "", unusable: null },
 });
 
 test("a nominee whose claim does not come to hold is told again every second; a settled feed costs nothing", () => {
@@ -410,7 +410,7 @@ test("of two claims the later holds, of equal ones that of the lower id", () => 
   const fleet = startFleet(3, ["t"]);
   const stamped = (name: string, stamp: number, quality: FeedQuality = "complete") => ({
     origin: { router: asRouterId(name), epoch: fleet.routers.get(name)!.epoch },
-    claim: { target: "t", stamp, worth: quality, state: "", reason: "", unusable: null },
+    claim: { target: "t", stamp, quality, state: "", reason: "", unusable: null },
   });
   for (const router of fleet.routers.values()) {
     router.claims.set(
@@ -465,7 +465,7 @@ test("a claim of an earlier epoch of a router, or of a stranger, holds nothing",
     ["a", 0],
     ["x", 1],
   ] as const) {
-    const claim = { target: "t", stamp: 99, worth: "complete", state: "", reason: "", unusable: null } as const;
+    const claim = { target: "t", stamp: 99, quality: "complete", state: "", reason: "", unusable: null } as const;
     router.claims.get("t")!.set(`${name}${epoch}`, { origin: { router: asRouterId(name), epoch }, claim });
     router.ownership.claimsChanged("t");
     expect(router.ownership.ownerOf("t")).toBe("a");

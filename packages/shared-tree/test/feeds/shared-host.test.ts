@@ -89,7 +89,7 @@ test("an owner reads and claims; what it read is worth what its feed is", async 
   expect(feed.describe()).toMatchObject({ role: "owner", owner: "r1", state: "live", blocks: { gpu: 4 } });
   expect(replica.feeds.claimOf("a")).toMatchObject({
     origin: { router: "r1" },
-    claim: { worth: "complete", state: "live" },
+    claim: { quality: "complete", state: "live" },
   });
   expect(feed.quality).toBe("complete");
   expect(replica.store.stats().ownFactItems).toBeGreaterThan(0);
@@ -170,7 +170,7 @@ test("messages that are missed make the claim partial", async () => {
   engine.store(chainOf(1, 4));
   engine.lose(chainOf(2, 4));
   time.advance(100);
-  expect(replica.feeds.claimOf("a")?.claim).toMatchObject({ worth: "partial", state: "partial", reason: "gap" });
+  expect(replica.feeds.claimOf("a")?.claim).toMatchObject({ quality: "partial", state: "partial", reason: "gap" });
 });
 
 test("an engine whose process is another one is a new epoch: what was told of the old one is gone", async () => {

@@ -151,7 +151,7 @@ test("arbitrary bytes, and items with bytes changed, are read or counted, and wh
   const b = createLogRouter("b");
   const a = createLogRouter("a");
   const declaration = { target: "e/0", epoch: null };
-  const outcomes = ["applied", "older-life", "unresolved", "no-slot", "ahead"];
+  const outcomes = ["applied", "older-epoch", "unresolved", "no-slot", "ahead"];
   const knownTo = ({ index, slots, bindings, meter }: typeof b): readonly number[] => [
     ...outcomes.map((outcome) => meter.value("espalier_placements_received_total", outcome)),
     index.placements.blockCount(slots.find("e/0")),

@@ -186,7 +186,7 @@ test("a placement of an ended epoch is dropped; one of an epoch that is new here
   place(a, "e/0", four);
   b.follow(a);
   expect([one, two, three, four].map((words) => b.depth("e/0", words).placed)).toEqual([0, 4, 4, 4]);
-  expect(outcomes(b, "older-life")).toBe(1);
+  expect(outcomes(b, "older-epoch")).toBe(1);
 });
 
 test("a router in a new epoch writes to its new journal, whole, and nothing that waited for the old one", () => {

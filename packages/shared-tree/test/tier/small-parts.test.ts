@@ -145,14 +145,14 @@ describe("what facts are worth", () => {
       const claim = claimOf(target);
       feeds.claimChanged(self, target, {
         ...claim,
-        get worth() {
+        get quality() {
           return quality[target] ?? "none";
         },
       });
     }
     return {
       slots,
-      quality: quality,
+      quality,
       asked,
       claims: (target: string) => feeds.foldChanged(target),
       claim: (target: string, claim: FeedClaim | undefined) => feeds.claimChanged(self, target, claim),
@@ -193,7 +193,7 @@ describe("what facts are worth", () => {
     expect(known.of(number)).toBe("partial");
     claim("a", undefined);
     expect(known.of(number)).toBe("none");
-    claim("a", { ...claimOf("a"), worth: "complete" });
+    claim("a", { ...claimOf("a"), quality: "complete" });
     expect(known.of(number)).toBe("complete");
   });
 });

@@ -107,7 +107,7 @@ export class SimRouter implements SimFront {
     this.split = settings && createSimPlanner({ ...selectors, settings, clock, notes: view.notes });
     this.#retryBudget = createRetryBudget(clock);
     this.admission = admissionOf(options);
-    if (!options.admission?.classes.some(({ patienceMs }) => patienceMs > 0)) return;
+    if (!options.admission?.classes.some(({ maxColdWaitMs }) => maxColdWaitMs > 0)) return;
     this.coldPrompts = {
       ...{ watch: view.watchMemory(), dryRunSelector, pool: this.pool },
       pendingTokens: ({ index, load }) => load.pendingPrefillTokens + (sharedLoad.pendingPrefillTokens[index] ?? 0),

@@ -26,7 +26,7 @@ export interface Answer {
   readonly promptTokens: number | undefined;
   readonly completionTokens: number | undefined;
   readonly cachedTokens: number | undefined;
-  /** The worker that the router named, if it did. */
+  /** The engine that the router named, if it did. */
   readonly engine: string | undefined;
   readonly error: string | undefined;
   /** What names the failure: the code of an error object, or the system's, such as `ECONNREFUSED`. */
@@ -49,8 +49,8 @@ export interface LoadClient {
 const errorTextLimit = 200;
 /** Characters of an error's body that are read. */
 const maxErrorBody = 4_096;
-/** Headers in which routers name the worker: Espalier, SMG 1.13. */
-const workerHeaders = ["x-espalier-worker", "x-smg-routed-worker-id"];
+/** Headers in which routers name the engine: Espalier, SMG 1.13. */
+const engineHeaders = ["x-espalier-engine", "x-smg-routed-worker-id"];
 
 /** @param maxConnections connections per host; further requests wait for a free one */
 export function createLoadClient(clock: Clock, maxConnections = 4_096): LoadClient {
@@ -104,8 +104,8 @@ interface Reading {
 /** Records the fields of an answer as they arrive, so that a broken answer has them too. */
 async function readAnswer(incoming: IncomingMessage, { answer, clock, load }: Reading): Promise<void> {
   answer.status = incoming.statusCode ?? 0;
-  const worker = workerHeaders.map((name) => incoming.headers[name]).find((value) => value !== undefined);
-  if (typeof worker === "string") answer.engine = worker;
+  const engine = engineHeaders.map((name) => incoming.headers[name]).find((value) => value !== undefined);
+  if (typeof engine === "string") answer.engine = engine;
   if (load.keepHeaders) answer.headers = pickHeaders(incoming, load.keepHeaders);
   incoming.setEncoding("utf8");
   if (answer.status !== 200) {

@@ -27,10 +27,10 @@ function client() {
 
 const request = (url: string) => ({ url, path: "/v1/chat/completions", body: '{"model":"m"}' });
 
-test("a streamed answer gives its times, tokens and worker", async () => {
+test("a streamed answer gives its times, tokens and engine", async () => {
   const url = await listen((incoming, response) => {
     incoming.resume().on("end", () => {
-      response.writeHead(200, { "content-type": "text/event-stream", "x-espalier-worker": "e1" });
+      response.writeHead(200, { "content-type": "text/event-stream", "x-espalier-engine": "e1" });
       response.write('data: {"choices":[{"delta":{"content":"a"}}]}\n\n');
       response.end('data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":1}}\n\ndata: [DONE]\n\n');
     });
@@ -78,7 +78,7 @@ test("a stream that ends without [DONE] is an error", async () => {
 
 test("of an answer that is cut is known what came before: engine, first token, the headers asked for", async () => {
   const url = await listen((_, response) => {
-    response.writeHead(200, { "content-type": "text/event-stream", "x-espalier-worker": "e1", "x-a": "1", "x-b": "2" });
+    response.writeHead(200, { "content-type": "text/event-stream", "x-espalier-engine": "e1", "x-a": "1", "x-b": "2" });
     response.write('data: {"choices":[{"delta":{"content":"a"}}]}\n\n');
     setImmediate(() => setImmediate(() => response.destroy()));
   });

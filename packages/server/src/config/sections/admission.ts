@@ -46,7 +46,7 @@ const classes = list(
       minimum: 1,
       maximum: 1_000_000_000,
     }),
-    patience: duration({
+    "max-cold-wait": duration({
       description:
         "Longest time a request without a deadline waits for an engine whose cache has free space, rather than evict blocks that other requests are expected to reuse. Only prompts of which the engine must compute more than half, and at least 2,048 tokens, wait.",
       default: "0s",

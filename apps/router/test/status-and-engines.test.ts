@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
+import { registerEngines } from "../src/commands/engines.ts";
 import { registerStatus } from "../src/commands/status.ts";
-import { registerWorkers } from "../src/commands/workers.ts";
 import { isUsageRefusal, runCommand } from "./run-command.ts";
 import { type SeenRequest, temporaryAdmin, temporaryServer } from "./temporary.ts";
 
@@ -58,11 +58,11 @@ const target = (inFlight: number, signals: object = {}) => ({
   signals: { running: null, waiting: null, kv_use: null, ...signals },
 });
 
-const worker = {
+const engine = {
   id: "engine-a",
   url: "http://10.0.0.1:8000",
   role: "both",
-  duty: null,
+  assigned_role: null,
   region: null,
   network_ms: 0.31,
   state: "up",
@@ -113,32 +113,32 @@ test.each([
     cells: ["engine-a", "up", "closed", "0", "-", "-", "0.0", "both", "0.3", "a, b", "-"],
   },
 ])("an engine $what", async ({ given, cells }) => {
-  const { admin } = await temporaryAdmin({ workers: [{ ...worker, ...given }] });
-  const { stdout } = await runCommand(registerWorkers, "workers", "list", "--admin", admin);
+  const { admin } = await temporaryAdmin({ engines: [{ ...engine, ...given }] });
+  const { stdout } = await runCommand(registerEngines, "engines", "list", "--admin", admin);
   expect(cellsOf(stdout)).toEqual([cells]);
 });
 
 test("`list` need not be written, and as JSON the engines are a list", async () => {
-  const { admin, seen } = await temporaryAdmin({ workers: [worker] });
-  const { stdout } = await runCommand(registerWorkers, "workers", "--admin", admin, "--json");
-  expect(JSON.parse(stdout)).toEqual([worker]);
-  expect(seen.map(({ method, path }) => `${method} ${path}`)).toEqual(["GET /admin/workers"]);
+  const { admin, seen } = await temporaryAdmin({ engines: [engine] });
+  const { stdout } = await runCommand(registerEngines, "engines", "--admin", admin, "--json");
+  expect(JSON.parse(stdout)).toEqual([engine]);
+  expect(seen.map(({ method, path }) => `${method} ${path}`)).toEqual(["GET /admin/engines"]);
 });
 
 test.each([
   { command: "drain", draining: true },
   { command: "undrain", draining: false },
 ])("$command changes one engine, whatever its id is, and prints it", async ({ command, draining }) => {
-  const { admin, seen } = await temporaryAdmin({ ...worker, draining });
-  const { stdout } = await runCommand(registerWorkers, "workers", command, "a/b c?d", "--admin", admin);
+  const { admin, seen } = await temporaryAdmin({ ...engine, draining });
+  const { stdout } = await runCommand(registerEngines, "engines", command, "a/b c?d", "--admin", admin);
   expect(seen).toMatchObject([
-    { method: "PATCH", path: "/admin/workers/a%2Fb%20c%3Fd", body: JSON.stringify({ draining }) },
+    { method: "PATCH", path: "/admin/engines/a%2Fb%20c%3Fd", body: JSON.stringify({ draining }) },
   ]);
   expect(cellsOf(stdout)[0]![1]).toBe(draining ? "up, draining" : "up");
 });
 
 test("add sends what was written, and prints the engine", async () => {
-  const { admin, seen } = await temporaryAdmin({ ...worker, state: "unknown" });
+  const { admin, seen } = await temporaryAdmin({ ...engine, state: "unknown" });
   const flags = [
     "--id",
     "a",
@@ -153,8 +153,8 @@ test("add sends what was written, and prints the engine", async () => {
     "--label",
     "zone=x=y",
   ];
-  const { stdout } = await runCommand(registerWorkers, "workers", "add", "http://a:1", ...flags, "--admin", admin);
-  expect(seen.map(({ method, path }) => `${method} ${path}`)).toEqual(["POST /admin/workers"]);
+  const { stdout } = await runCommand(registerEngines, "engines", "add", "http://a:1", ...flags, "--admin", admin);
+  expect(seen.map(({ method, path }) => `${method} ${path}`)).toEqual(["POST /admin/engines"]);
   expect(JSON.parse(seen[0]!.body)).toEqual({
     ...{ url: "http://a:1", id: "a", models: ["m", "n"], role: "prefill", weight: 2 },
     labels: { zone: "x=y" },
@@ -163,10 +163,10 @@ test("add sends what was written, and prints the engine", async () => {
 });
 
 test("add sends no more than was written, and refuses a label without a value", async () => {
-  const { admin, seen } = await temporaryAdmin(worker);
-  await runCommand(registerWorkers, "workers", "add", "http://a:1", "--admin", admin);
+  const { admin, seen } = await temporaryAdmin(engine);
+  await runCommand(registerEngines, "engines", "add", "http://a:1", "--admin", admin);
   expect(seen.map(({ body }) => body)).toEqual(['{"url":"http://a:1"}']);
-  const { error } = await runCommand(registerWorkers, "workers", "add", "http://a:1", "--label", "x", "--admin", admin);
+  const { error } = await runCommand(registerEngines, "engines", "add", "http://a:1", "--label", "x", "--admin", admin);
   expect(String(error)).toContain("NAME=VALUE");
   expect(seen).toHaveLength(1);
 });
@@ -178,22 +178,22 @@ test("an engine is removed and drained by its URL as well, which another one's d
     seen.push(request);
     const { response, method } = request;
     if (method === "DELETE") response.writeHead(204).end();
-    else response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ ...worker, ...listed }));
+    else response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify({ ...engine, ...listed }));
   });
   const listed = {
-    workers: [
-      { ...worker, id: "b", url: "http://b:1" },
-      { ...worker, id: "mine", url: "http://a:1" },
+    engines: [
+      { ...engine, id: "b", url: "http://b:1" },
+      { ...engine, id: "mine", url: "http://a:1" },
     ],
   };
-  const removed = await runCommand(registerWorkers, "workers", "remove", "http://a:1/", "--admin", admin);
+  const removed = await runCommand(registerEngines, "engines", "remove", "http://a:1/", "--admin", admin);
   expect(removed.stdout).toBe("mine is removed\n");
-  await runCommand(registerWorkers, "workers", "drain", "http://b:1", "--admin", admin);
-  await runCommand(registerWorkers, "workers", "remove", "http://c:1", "--admin", admin);
+  await runCommand(registerEngines, "engines", "drain", "http://b:1", "--admin", admin);
+  await runCommand(registerEngines, "engines", "remove", "http://c:1", "--admin", admin);
   expect(seen.filter(({ method }) => method !== "GET").map(({ method, path }) => `${method} ${path}`)).toEqual([
-    "DELETE /admin/workers/mine",
-    "PATCH /admin/workers/b",
-    "DELETE /admin/workers/http%3A%2F%2Fc%3A1",
+    "DELETE /admin/engines/mine",
+    "PATCH /admin/engines/b",
+    "DELETE /admin/engines/http%3A%2F%2Fc%3A1",
   ]);
 });
 
@@ -203,16 +203,16 @@ test("remove takes an engine out, and says so", async () => {
     seen.push(request);
     request.response.writeHead(204).end();
   });
-  const people = await runCommand(registerWorkers, "workers", "remove", "a/b", "--admin", admin);
+  const people = await runCommand(registerEngines, "engines", "remove", "a/b", "--admin", admin);
   expect(people.stdout).toBe("a/b is removed\n");
-  const programs = await runCommand(registerWorkers, "workers", "remove", "a/b", "--admin", admin, "--json");
+  const programs = await runCommand(registerEngines, "engines", "remove", "a/b", "--admin", admin, "--json");
   expect(JSON.parse(programs.stdout)).toEqual({ removed: "a/b" });
-  expect(seen[0]).toMatchObject({ method: "DELETE", path: "/admin/workers/a%2Fb", body: "" });
+  expect(seen[0]).toMatchObject({ method: "DELETE", path: "/admin/engines/a%2Fb", body: "" });
 });
 
-test.each([{ written: ["workers", "drain"] }, { written: ["workers", "drain", "a", "b"] }])(
+test.each([{ written: ["engines", "drain"] }, { written: ["engines", "drain", "a", "b"] }])(
   "$written names no engine, or two: refused",
   async ({ written }) => {
-    expect(isUsageRefusal((await runCommand(registerWorkers, ...written)).error)).toBe(true);
+    expect(isUsageRefusal((await runCommand(registerEngines, ...written)).error)).toBe(true);
   },
 );

@@ -1,41 +1,41 @@
 import { layOutTable, type TableColumn } from "@espalier/core";
-import type { Worker } from "@espalier/server";
+import type { Engine } from "@espalier/server";
 import type { Command } from "commander";
-import { type AdminOptions, addAdminOptions, askAdmin, askWorkers } from "../cli/admin-client.ts";
+import { type AdminOptions, addAdminOptions, askAdmin, askEngines } from "../cli/admin-client.ts";
 import { collect, readName, UsageError } from "../cli/read-flags.ts";
 import { percentOf, writeJson, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
 
-const columns: readonly TableColumn<Worker>[] = [
-  { header: "id", value: (worker) => worker.id },
+const columns: readonly TableColumn<Engine>[] = [
+  { header: "id", value: (engine) => engine.id },
   { header: "state", value: stateText },
-  { header: "breaker", value: (worker) => worker.breaker.state },
+  { header: "breaker", value: (engine) => engine.breaker.state },
   { header: "in flight", value: ({ targets }) => targets.reduce((sum, { load }) => sum + load.in_flight, 0) },
   { header: "running", value: ({ targets }) => targets[0]?.signals.running ?? undefined },
   { header: "waiting", value: ({ targets }) => targets[0]?.signals.waiting ?? undefined },
   { header: "kv use (%)", value: ({ targets }) => percentOf(targets[0]?.signals.kv_use), digits: 1 },
-  { header: "role", value: ({ role, duty }) => (duty === null ? role : `${role}, ${duty}`) },
-  { header: "network (ms)", value: (worker) => worker.network_ms ?? undefined, digits: 1 },
-  { header: "models", value: (worker) => worker.models?.join(", ") },
-  { header: "why", value: (worker) => (worker.state === "up" ? undefined : worker.reason) },
+  { header: "role", value: ({ role, assigned_role }) => (assigned_role === null ? role : `${role}, ${assigned_role}`) },
+  { header: "network (ms)", value: (engine) => engine.network_ms ?? undefined, digits: 1 },
+  { header: "models", value: (engine) => engine.models?.join(", ") },
+  { header: "why", value: (engine) => (engine.state === "up" ? undefined : engine.reason) },
 ];
 
 /** The state of an engine, and what else keeps requests from it. */
-export function stateText({ state, draining, targets }: Pick<Worker, "state" | "draining" | "targets">): string {
+export function stateText({ state, draining, targets }: Pick<Engine, "state" | "draining" | "targets">): string {
   const asleep = targets.filter((target) => target.asleep).length;
   const sleep = asleep === targets.length ? ["asleep"] : [`${asleep} of ${targets.length} ranks asleep`];
   return [state, ...(draining ? ["draining"] : []), ...(asleep > 0 ? sleep : [])].join(", ");
 }
 
-const regionColumn: TableColumn<Worker> = { header: "region", value: ({ region }) => region ?? undefined };
+const regionColumn: TableColumn<Engine> = { header: "region", value: ({ region }) => region ?? undefined };
 
 /** With the region, where any engine has one. */
-function columnsOf(workers: readonly Worker[]): readonly TableColumn<Worker>[] {
-  return workers.some(({ region }) => region) ? [...columns.slice(0, 2), regionColumn, ...columns.slice(2)] : columns;
+function columnsOf(engines: readonly Engine[]): readonly TableColumn<Engine>[] {
+  return engines.some(({ region }) => region) ? [...columns.slice(0, 2), regionColumn, ...columns.slice(2)] : columns;
 }
 
-export function registerWorkers(program: Command): void {
-  const command = addCommand(program, "workers").description(
+export function registerEngines(program: Command): void {
+  const command = addCommand(program, "engines").description(
     "Lists the engines of a running router, adds one, takes one out for a while, or removes it. `list` need not be written.",
   );
   const list = command.command("list", { isDefault: true }).summary("list the engines with their state and load");
@@ -43,10 +43,10 @@ export function registerWorkers(program: Command): void {
   list.allowExcessArguments();
   addAdminOptions(list).action(async (options: AdminOptions) => {
     const [stranger] = list.args;
-    if (stranger !== undefined) readName(stranger, "workers", names(command));
-    const workers = await askWorkers(options);
-    if (options.json) writeJson(workers);
-    else writeResult(layOutTable(workers, columnsOf(workers)));
+    if (stranger !== undefined) readName(stranger, "engines", names(command));
+    const engines = await askEngines(options);
+    if (options.json) writeJson(engines);
+    else writeResult(layOutTable(engines, columnsOf(engines)));
   });
   registerAdd(command);
   registerRemove(command);
@@ -88,9 +88,9 @@ function registerAdd(command: Command): void {
       ...(weight === undefined ? {} : { weight: Number(weight) }),
       ...(label.length === 0 ? {} : { labels: Object.fromEntries(label.map(readLabel)) }),
     };
-    const worker = await askAdmin<Worker>(options, "/admin/workers", { method: "POST", json: JSON.stringify(written) });
-    if (options.json) writeJson(worker);
-    else writeResult(layOutTable([worker], columnsOf([worker])));
+    const engine = await askAdmin<Engine>(options, "/admin/engines", { method: "POST", json: JSON.stringify(written) });
+    if (options.json) writeJson(engine);
+    else writeResult(layOutTable([engine], columnsOf([engine])));
   });
 }
 
@@ -104,15 +104,15 @@ function readLabel(written: string): readonly [string, string] {
 /** Engines are added by URL, so a URL names one as well. A name that no engine has is unchanged. */
 async function idOf(given: string, options: AdminOptions): Promise<string> {
   if (!URL.canParse(given) || !given.includes("://")) return given;
-  const workers = await askWorkers(options);
+  const engines = await askEngines(options);
   const { href } = new URL(given);
-  return workers.find(({ url }) => URL.canParse(url) && new URL(url).href === href)?.id ?? given;
+  return engines.find(({ url }) => URL.canParse(url) && new URL(url).href === href)?.id ?? given;
 }
 
 function registerRemove(command: Command): void {
   const child = command
     .command("remove")
-    .argument("<id>", "the engine's id, as `workers` lists it, or its URL")
+    .argument("<id>", "the engine's id, as `engines` lists it, or its URL")
     .summary("take an engine out for good; with a mesh, at every router")
     .description(
       "Removes an engine, wherever it is listed, until it is added again or all routers have stopped. Requests that it has " +
@@ -120,7 +120,7 @@ function registerRemove(command: Command): void {
     );
   addAdminOptions(child).action(async (given: string, options: AdminOptions) => {
     const id = await idOf(given, options);
-    await askAdmin<undefined>(options, `/admin/workers/${encodeURIComponent(id)}`, { method: "DELETE", json: "" });
+    await askAdmin<undefined>(options, `/admin/engines/${encodeURIComponent(id)}`, { method: "DELETE", json: "" });
     if (options.json) writeJson({ removed: id });
     else writeResult(`${id} is removed`);
   });
@@ -129,13 +129,13 @@ function registerRemove(command: Command): void {
 function registerDrain(command: Command, name: string, draining: boolean, summary: string): void {
   const child = command
     .command(name)
-    .argument("<id>", "the engine's id, as `workers` lists it, or its URL")
+    .argument("<id>", "the engine's id, as `engines` lists it, or its URL")
     .summary(summary);
   addAdminOptions(child).action(async (given: string, options: AdminOptions) => {
     const id = await idOf(given, options);
-    const path = `/admin/workers/${encodeURIComponent(id)}`;
-    const worker = await askAdmin<Worker>(options, path, { method: "PATCH", json: JSON.stringify({ draining }) });
-    if (options.json) writeJson(worker);
-    else writeResult(layOutTable([worker], columnsOf([worker])));
+    const path = `/admin/engines/${encodeURIComponent(id)}`;
+    const engine = await askAdmin<Engine>(options, path, { method: "PATCH", json: JSON.stringify({ draining }) });
+    if (options.json) writeJson(engine);
+    else writeResult(layOutTable([engine], columnsOf([engine])));
   });
 }

@@ -5,19 +5,19 @@ import type { FastifyInstance } from "fastify";
 import { answer, bare, described, error } from "../lifecycle/answer-schemas.ts";
 import type { OperatorEngines } from "../lifecycle/operator-engines.ts";
 
-/** An engine as `/admin/workers` has it. */
-const worker = closed(
+/** An engine as `/admin/engines` has it. */
+const engine = closed(
   {
     ...engineDescription.properties,
-    duty: nullable(Type.Enum(["prefill", "decode"]), {
+    assigned_role: nullable(Type.Enum(["prefill", "decode"]), {
       description: "The role that an engine of role `both` keeps to.",
     }),
   },
-  { title: "Worker" },
+  { title: "Engine" },
 );
 
 /** An element of `engines` of the configuration; `operators` reads it. */
-const newWorker = Type.Object(
+const newEngine = Type.Object(
   {
     url: Type.String(),
     id: Type.Optional(Type.String()),
@@ -27,16 +27,16 @@ const newWorker = Type.Object(
     labels: Type.Optional(record(Type.String())),
   },
   {
-    title: "NewWorker",
+    title: "NewEngine",
     description: "An element of `engines` of the configuration, as docs/CONFIGURATION.md describes it.",
   },
 );
 
 const drainRequest = closed({ draining: Type.Boolean() });
 
-export type Worker = Described<typeof worker>;
+export type Engine = Described<typeof engine>;
 
-export interface WorkerRoutesDependencies {
+export interface EngineRoutesDependencies {
   readonly fleet: Fleet;
   readonly operators: Pick<OperatorEngines, "add" | "remove">;
   readonly logger: Logger;
@@ -48,16 +48,16 @@ export interface ById {
   Params: { id: string };
 }
 
-/** `/admin/workers`: lists, adds, drains and removes engines. With a mesh, changes apply to all routers. */
-export function registerWorkers(app: FastifyInstance, dependencies: WorkerRoutesDependencies): void {
+/** `/admin/engines`: lists, adds, drains and removes engines. With a mesh, changes apply to all routers. */
+export function registerEngines(app: FastifyInstance, dependencies: EngineRoutesDependencies): void {
   const { fleet, operators, logger, assignedRoleOf } = dependencies;
-  const describe = (engine: EngineRecord): Worker => ({
+  const describe = (engine: EngineRecord): Engine => ({
     ...describeEngine(engine),
-    duty: assignedRoleOf(engine) ?? null,
+    assigned_role: assignedRoleOf(engine) ?? null,
   });
   const engineOf = (id: string): EngineRecord => {
     const engine = fleet.engine(asEngineId(id));
-    if (!engine) throw new EspalierError("worker_not_found");
+    if (!engine) throw new EspalierError("engine_not_found");
     return engine;
   };
   const describeOf = (id: EngineId) => describe(engineOf(id));
@@ -67,48 +67,48 @@ export function registerWorkers(app: FastifyInstance, dependencies: WorkerRoutes
   });
   const unknown = { 404: error("There is no such engine.") };
   const operation = (operationId: string, summary: string, response: object) => ({
-    ...{ operationId, summary, tags: ["workers"], response },
+    ...{ operationId, summary, tags: ["engines"], response },
   });
-  const list = operation("listWorkers", "The engines.", { 200: described(closed({ workers: Type.Array(worker) })) });
+  const list = operation("listEngines", "The engines.", { 200: described(closed({ engines: Type.Array(engine) })) });
   const add = {
-    ...operation("addWorker", "Add an engine; with a mesh, at every router.", {
-      201: answer("It was added.", worker),
+    ...operation("addEngine", "Add an engine; with a mesh, at every router.", {
+      201: answer("It was added.", engine),
       400: error("The body is no engine."),
     }),
-    body: newWorker,
+    body: newEngine,
   };
-  const get = { ...operation("getWorker", "One engine.", { 200: described(worker), ...unknown }), params };
+  const get = { ...operation("getEngine", "One engine.", { 200: described(engine), ...unknown }), params };
   const drain = {
-    ...operation("drainWorker", "Give an engine no new requests, or give it new ones again.", {
-      ...{ 200: described(worker), 400: error("The body is another one."), ...unknown },
+    ...operation("drainEngine", "Give an engine no new requests, or give it new ones again.", {
+      ...{ 200: described(engine), 400: error("The body is another one."), ...unknown },
     }),
     ...{ params, body: drainRequest },
   };
   const remove = {
-    ...operation("removeWorker", "Remove an engine; with a mesh, at every router. Requests that it has are not cut.", {
+    ...operation("removeEngine", "Remove an engine; with a mesh, at every router. Requests that it has are not cut.", {
       ...{ 204: bare("It is gone."), ...unknown },
     }),
     params,
   };
 
-  app.get("/admin/workers", { schema: list }, async () => ({ workers: fleet.engines.map(describe) }));
-  app.get<ById>("/admin/workers/:id", { schema: get }, async ({ params }) => describe(engineOf(params.id)));
-  app.post("/admin/workers", { schema: add }, async ({ body }, reply) => {
+  app.get("/admin/engines", { schema: list }, async () => ({ engines: fleet.engines.map(describe) }));
+  app.get<ById>("/admin/engines/:id", { schema: get }, async ({ params }) => describe(engineOf(params.id)));
+  app.post("/admin/engines", { schema: add }, async ({ body }, reply) => {
     const id = operators.add(body);
-    logger.info("worker added by an operator", { worker: id });
+    logger.info("engine added by an operator", { engine: id });
     return reply.code(201).send(describeOf(id));
   });
-  app.patch<ById>("/admin/workers/:id", { schema: drain }, async ({ params, body }) => {
+  app.patch<ById>("/admin/engines/:id", { schema: drain }, async ({ params, body }) => {
     const draining = readDraining(body);
     const { id } = engineOf(params.id);
     fleet.setDraining(id, draining);
-    logger.info("worker drain set by an operator", { worker: id, draining });
+    logger.info("engine drain set by an operator", { engine: id, draining });
     return describeOf(id);
   });
-  app.delete<ById>("/admin/workers/:id", { schema: remove }, async ({ params }, reply) => {
+  app.delete<ById>("/admin/engines/:id", { schema: remove }, async ({ params }, reply) => {
     const { id } = engineOf(params.id);
     operators.remove(id);
-    logger.info("worker removed by an operator", { worker: id });
+    logger.info("engine removed by an operator", { engine: id });
     return reply.code(204).send();
   });
 }

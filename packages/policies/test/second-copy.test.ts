@@ -28,6 +28,21 @@ describe("a prompt that goes where its beginning is", () => {
     expect(choose([holder, { key: "empty", kvUse: 1 }]).rentMs).toBeLessThan(27.5 - 11);
   });
 
+  // The rent at the cheapest of many is a saving of no copy: another one is the cheapest each time, and busy fleets copied
+  // all that they had until nothing was left of their caches.
+  test("pays what one other engine would save it on average, not the one that is best just now", () => {
+    const others = [{ key: "empty" }, { key: "half", backlogMs: 10 }, { key: "busy", backlogMs: 5_000 }];
+    const { key, rentMs } = choose([holder, ...others]);
+    expect(key).toBe("holder");
+    const emptyMs = 27.5 - 11 + 15 * 8;
+    expect(rentMs).toBeCloseTo((emptyMs + (emptyMs - 10) + 0) / 3, 9);
+    // One that has the beginning already is no place for a copy.
+    expect(choose([holder, ...others, { key: "also", matchedTokens: 8_000, inFlight: 40 }]).rentMs).toBeCloseTo(
+      rentMs,
+      9,
+    );
+  });
+
   test("makes a copy once what was paid is its price: what it costs more, and what it displaces where blocks are scarce", () => {
     const priceMs = 811 - 27.5;
     const short = choose([holder, { key: "empty" }], { ...prompt, rentPaidMs: priceMs - 0.1 });

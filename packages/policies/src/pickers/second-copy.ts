@@ -1,3 +1,4 @@
+import type { CandidateSet } from "../candidates.ts";
 import type { Decision, Picker } from "../decision.ts";
 import { availableTokens, matchedInAll } from "../match.ts";
 import { countingWeight } from "../weights.ts";
@@ -13,9 +14,7 @@ export interface SecondCopyOptions {
 interface Offer {
   /** The cheapest candidate that lacks the shared prefix; -1 if every candidate has it. */
   index: number;
-  /**
-   * What this prompt and the answers of its batch would save there if it held as much of the prompt as the best does.
-   */
+  /** What this prompt and the answers of its batch would save with a copy at any one of the candidates that lack it, on average. */
   rentMs: number;
   /**
    * What the prompt costs more there now, where it computes or pulls the copy, plus what others lose to the blocks it takes.
@@ -26,14 +25,29 @@ interface Offer {
 /**
  * Copies a shared prefix to another engine once the copy has paid off. A cost covers one request: the first request to
  * go elsewhere would pay for the whole copy, and only later ones would profit, so no request would ever go. Therefore
- * each prompt that goes where its prefix is cached pays rent: what it would have saved at the best other candidate, had
- * that held the same. Once the rents of all prompts with the prefix reach the price of a copy, the next prompt goes
+ * each prompt that goes where its prefix is cached pays rent: what it would have saved at one other candidate, had
+ * that held the same, as the mean over the candidates without it. The cheapest of many is another one each time, so that
+ * its savings are no copy's. Once the rents of all prompts with the prefix reach the price of a copy, the next prompt goes
  * elsewhere and makes it, by computing or by a pull. In every case rents and copies together cost at most twice the best
  * possible (ski rental: Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988). Nothing is predicted.
  * The caller keeps the sums: it passes them with each request and adds `Choice.rentMs`.
  */
 export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: SecondCopyOptions): Picker {
   const offer: Offer = { index: -1, rentMs: 0, priceMs: 0 };
+
+  /** What a prompt that goes to `chosen` would have saved at a candidate that held this many of its tokens. */
+  const rentAt = (decision: Decision, index: number, chosen: number, heldTokens: number): number => {
+    const { request, candidates, costs } = decision;
+    const asItIsMs = ownMs(decision, index, Math.min(request.promptTokens, availableTokens(candidates, index)));
+    const asHolderMs = ownMs(decision, index, heldTokens);
+    // The term includes what that costs others.
+    const savedMs =
+      decision.scores[ownTerm]![index]! * (1 - asHolderMs / asItIsMs) +
+      candidates.pullMs[index]! / countingWeight(candidates.weight[index]!);
+    const slowedMs =
+      answerMs * (1 - scarcityAt(candidates, index)) * (candidates.inFlight[chosen]! - candidates.inFlight[index]!);
+    return Math.max(0, costs[chosen]! - (costs[index]! - savedMs) + slowedMs);
+  };
 
   /** Looks for a candidate to put a copy on instead of sending the prompt to `chosen`. */
   const find = (decision: Decision, chosen: number): boolean => {
@@ -56,20 +70,19 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
     }
     const { index } = offer;
     if (index === -1) return false;
-    const asItIsMs = ownMs(decision, index, Math.min(promptTokens, availableTokens(candidates, index)));
-    const asBestMs = ownMs(decision, index, Math.min(promptTokens, best));
-    const pullMs = candidates.pullMs[index]!;
-    // The term includes what that costs others.
-    const savedMs =
-      decision.scores[ownTerm]![index]! * (1 - asBestMs / asItIsMs) +
-      pullMs / countingWeight(candidates.weight[index]!);
-    const use =
-      candidates.kvUse[index]! + candidates.pendingPrefillTokens[index]! / candidates.kvCapacityTokens[index]!;
-    const scarcity = Number.isNaN(use) ? 1 : Math.min(1, use);
+    const heldTokens = Math.min(promptTokens, best);
+    let rents = 0;
+    let others = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const other = eligible[place]!;
+      if (matchedInAll(candidates, other) >= sharedTokens) continue;
+      rents += rentAt(decision, other, chosen, heldTokens);
+      others++;
+    }
     const computedMs = ownMs(decision, index, Math.min(promptTokens, matchedInAll(candidates, index)));
-    const displacedMs = displacementFactor * scarcity * (computedMs - asBestMs);
-    const slowedMs = answerMs * (1 - scarcity) * (candidates.inFlight[chosen]! - candidates.inFlight[index]!);
-    offer.rentMs = Math.max(0, costs[chosen]! - (costs[index]! - savedMs) + slowedMs);
+    const displacedMs =
+      displacementFactor * scarcityAt(candidates, index) * (computedMs - ownMs(decision, index, heldTokens));
+    offer.rentMs = rents / others;
     offer.priceMs = Math.max(0, costs[index]! - costs[chosen]! + displacedMs);
     return offer.rentMs > 0;
   };
@@ -99,6 +112,12 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
       return moved > 0.5 ? { ...explained, reason: "second_copy" } : explained;
     },
   };
+}
+
+/** Share of the candidate's blocks that prompts and answers take; 1 for one that does not report it. */
+function scarcityAt({ kvUse, kvCapacityTokens, pendingPrefillTokens }: CandidateSet, index: number): number {
+  const use = kvUse[index]! + pendingPrefillTokens[index]! / kvCapacityTokens[index]!;
+  return Number.isNaN(use) ? 1 : Math.min(1, use);
 }
 
 /**

@@ -37,7 +37,7 @@ test.each([
 test("zsh reads bash's script, fish gets lines of its own", () => {
   expect(completionScript(program(), "zsh")).toMatch(/^autoload .*bashcompinit\n/);
   const lines = completionScript(program(), "fish").split("\n");
-  expect(lines).toContain("complete -c espalier -n '__fish_use_subcommand' -f -an engines");
+  expect(lines).toContain("complete -c espalier -n '__fish_use_subcommand' -f -a engines");
   expect(lines).toContain(
     "complete -c espalier -n '__fish_seen_subcommand_from engines; and __fish_seen_subcommand_from add' -l id",
   );

@@ -6,7 +6,7 @@ export function migrationPages(): Readonly<Record<string, string>> {
   return {
     "reference/migrate-sglang-smg-vllm-router.md": page(
       "Flags of SGLang's router, SMG and vllm-router",
-      "The flags of sglang-router 0.3.2, SMG 1.13.0 and vllm-router 0.1.17. `serve` accepts those taken as they are.",
+      "The flags of sglang-router 0.3.2, SMG 1.13.0 and vllm-router 0.1.17. A router accepts those taken as they are.",
       renderFlags("sglang"),
     ),
     "reference/migrate-production-stack.md": page(

@@ -201,7 +201,8 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     await page.locator('.routers > li[data-state="live"]').nth(1).waitFor();
     expect(complaints).toEqual([]);
     killed.kill("SIGKILL");
-    await page.getByText(/^router-1 is gone: reading from router-2 since/).waitFor();
+    // The line on top says what is worse: this fleet has no engine.
+    await page.getByText(/^Also: .*router-1 is gone: reading from router-2 since/).waitFor();
     expect(complaints.filter((text) => text.includes("CSP"))).toEqual([]);
   });
 

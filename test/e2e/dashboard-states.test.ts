@@ -28,7 +28,8 @@ describe.skipIf(chromiumPath === undefined)("pictures of the states that somebod
       await page.locator('[data-live="yes"]').waitFor();
       await state.after?.(rig);
       const top = page.locator(`#findings[data-rule="${state.rule}"]`);
-      await top.waitFor({ timeout: 60_000 });
+      // Answers that were cut when an engine ended are on top for a minute.
+      await top.waitFor({ timeout: 150_000 });
       await expect
         .poll(() => top.locator(".finding strong").textContent(), { timeout: 20_000 })
         .toMatch(state.sentence);

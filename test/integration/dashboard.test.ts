@@ -72,7 +72,7 @@ test("a router that shares nothing tells its overview and its prefixes all the s
   const [sim] = await rig.sims(1);
   const router = await rig.router({ engines: [sim!.url] });
   const { json } = await router.admin("GET", "/admin/dashboard");
-  expect(json).toEqual({ router: "router", document: "overview/router", killCommand: null });
+  expect(json).toEqual({ router: "router", document: "overview/router", killCommand: null, grafana: null });
   expect((await router.admin("GET", "/admin/prefixes")).json).toMatchObject({ blockSize: 16, prefixes: [] });
   const socket = new WebSocket(`${router.adminUrl.replace("http", "ws")}/yjs/overview/router`);
   await once(socket, "open");

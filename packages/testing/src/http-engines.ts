@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { createServer as createHttpServer, type IncomingMessage, type ServerResponse } from "node:http";
-import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from "node:net";
+import { type AddressInfo, connect, createServer as createTcpServer, type Server, type Socket } from "node:net";
 import { waitFor } from "./test-environment.ts";
 
 /** A request that a test's engine received. */
@@ -37,11 +37,14 @@ export interface HttpEngines {
   namedEngine(name: string): Promise<HttpEngine>;
   /** An engine that writes raw bytes: `answer` is called for each request, with the number of requests before it. */
   rawEngine(answer: (socket: Socket, index: number) => void): Promise<Engine>;
-  /** The URL of a closed port. */
+  /** A URL where connections are refused, each time another one. */
   deadUrl(): Promise<string>;
   /** Resolves when the other side has closed the socket. */
   closed(socket: Socket | undefined): Promise<void>;
 }
+
+/** Below 1,024: any other port can become that of a server that takes a free one, such as the test's own. */
+let lastDeadPort = 0;
 
 /** @param atEnd registers a cleanup, such as vitest's `onTestFinished` */
 export function createHttpEngines(atEnd: (close: () => void) => void): HttpEngines {
@@ -103,15 +106,19 @@ export function createHttpEngines(atEnd: (close: () => void) => void): HttpEngin
       return listen(server);
     },
     async deadUrl() {
-      const server = createTcpServer().listen(0, "127.0.0.1");
-      await once(server, "listening");
-      const { port } = server.address() as AddressInfo;
-      server.close();
-      await once(server, "close");
-      return `http://127.0.0.1:${port}`;
+      do lastDeadPort = (lastDeadPort % 1_023) + 1;
+      while (!(await isRefused(lastDeadPort)));
+      return `http://127.0.0.1:${lastDeadPort}`;
     },
     closed: async (socket) => {
       await waitFor(() => socket?.destroyed === true, { what: "close of the socket" });
     },
   };
+}
+
+function isRefused(port: number): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const socket = connect(port, "127.0.0.1", () => resolve(false));
+  socket.on("error", () => resolve(true));
+  return promise.finally(() => socket.destroy());
 }

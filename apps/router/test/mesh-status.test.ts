@@ -45,6 +45,7 @@ const status = {
   draining: false,
   inFlight: 0,
   totals: { requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
+  goodput: [],
   engines: 1,
   usableEngines: 1,
   models: ["m"],

@@ -12,6 +12,10 @@ const status = {
   draining: false,
   inFlight: 7,
   totals: { requests: 1_011, answered: 1_000, refused: 7, failed: 2, cut: 1, cancelled: 1 },
+  goodput: [
+    { model: "tiny", class: "chat", kept: 990, missed: 10 },
+    { model: "big", class: "", kept: 1, missed: 1 },
+  ],
   engines: 3,
   usableEngines: 2,
   models: ["tiny", "large"],
@@ -24,7 +28,9 @@ test("a router that is ready: its state in six lines, exit code 0", async () => 
   const { stdout, exitCode } = await runCommand(registerStatus, "status", "--admin", admin);
   expect(stdout).toBe(
     "ready\nversion   0.1.0, settings 0a1b2c3d\nengines   2 of 3 usable\nmodels    tiny, large\nin flight 7\n" +
-      "requests  1000 answered, 7 refused, 2 failed, 1 cut, 1 cancelled by their clients\n",
+      "requests  1000 answered, 7 refused, 2 failed, 1 cut, 1 cancelled by their clients\n" +
+      "goodput   99.0 % of 1000 requests kept their objectives (tiny, class chat)\n" +
+      "goodput   50.0 % of 2 requests kept their objectives (big)\n",
   );
   expect(exitCode).toBeUndefined();
 });
@@ -42,7 +48,7 @@ test("one that is not: every reason, and exit code 1, also as JSON", async () =>
 test("what became of the last reload, where it matters", async () => {
   const shown = async (lastReload: object) => {
     const { admin } = await temporaryAdmin({ ...status, lastReload });
-    return (await runCommand(registerStatus, "status", "--admin", admin)).stdout.split("\n").slice(6).join("\n");
+    return (await runCommand(registerStatus, "status", "--admin", admin)).stdout.split("\n").slice(8).join("\n");
   };
   expect(await shown({ applied: ["policy.name"], needsRestart: [] })).toBe("");
   expect(await shown({ applied: [], needsRestart: ["listen.port", "mesh.port"] })).toBe(

@@ -6,6 +6,7 @@ import { temporaryServer } from "./temporary.ts";
 
 const noTotals = {
   ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
+  ...{ kept: 0, missed: 0, tpots: 0, tpotS: 0 },
   ...{ firstBytes: 0, firstByteS: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
 };
 
@@ -58,6 +59,7 @@ test("rates, shares and times are of what was counted between the frames", async
   await time.advanceAsync(2_000);
   Object.assign(counted, { requests: 1_010, failed: 4, refused: 2, cut: 1, firstBytes: 904, firstByteS: 90.2 });
   Object.assign(counted, { promptTokens: 6_000, cachedTokens: 850, queries: 170, hits: 40 });
+  Object.assign(counted, { kept: 6, missed: 2, tpots: 4, tpotS: 0.1 });
   const frame = await fleet.look();
   expect(frame.seconds).toBe(2);
   expect(frame.routers).toEqual([
@@ -65,6 +67,7 @@ test("rates, shares and times are of what was counted between the frames", async
       ...{ router: "r1", state: "ready", inFlight: 5, requestsPerSecond: 5, cachedShare: 0.75 },
       ...{ refusedPerSecond: 1, failedPerSecond: 2, cutPerSecond: 0.5 },
       firstByteMs: expect.closeTo(50),
+      ...{ tpotMs: expect.closeTo(25), goodputShare: 0.75 },
     },
   ]);
   expect(frame.engines).toEqual(
@@ -141,6 +144,7 @@ const frame: TopFrame = {
       ...{ refusedPerSecond: 1.25, failedPerSecond: 0, cutPerSecond: 0.4 },
       cachedShare: 0.9,
       firstByteMs: 41.6,
+      ...{ tpotMs: 21.4, goodputShare: null },
     },
   ],
   engines: Array.from({ length: 40 }, (_, at) => ({ ...row, engine: `engine-${at}`, inFlight: { r1: at } })),
@@ -148,8 +152,10 @@ const frame: TopFrame = {
 
 test("a frame has routers, engines and whose requests are there; it fits the screen", () => {
   const text = describeFrame({ ...frame, engines: frame.engines.slice(0, 2) });
-  expect(text).toContain("router  state  in flight  req/s  refused/s  failed/s  cut/s  cached (%)  first byte (ms)");
-  expect(text).toMatch(/^r1 +ready +7 +2\.5 +1\.\d +0\.0 +0\.4 +90\.0 +42$/m);
+  expect(text).toContain(
+    "router  state  in flight  req/s  refused/s  failed/s  cut/s  cached (%)  first byte (ms)  tpot (ms)  goodput (%)",
+  );
+  expect(text).toMatch(/^r1 +ready +7 +2\.5 +1\.\d +0\.0 +0\.4 +90\.0 +42 +21\.4 +-$/m);
   expect(text).toMatch(/^engine +state +running +waiting +kv use \(%\) +cached \(%\) +of r1$/m);
   expect(text).toMatch(/^engine-1 +up +1 +0 +50\.0 +- +1$/m);
   expect(text).toContain("of the last 10 s");

@@ -17,6 +17,7 @@ const rule = (models: readonly string[], policy: string, forwardAuthorization = 
   forwardAuthorization,
   holdMs: 0,
   objectivesOf: () => defaultObjectives,
+  defaultClass: "default",
 });
 
 test("the first rule whose pattern fits decides, the last one takes the rest", () => {

@@ -102,6 +102,7 @@ describe("blocks of prompts under way", () => {
       forwardAuthorization: false,
       holdMs: 0,
       objectivesOf: () => defaultObjectives,
+      defaultClass: "default",
     };
   };
 

@@ -14,7 +14,13 @@ test("the demand for a model counts the requests that wait for its adapters, eac
   const fleet = { model: (id: string) => ({ id, parent: id === "base" ? undefined : "base" }), pool: () => [] };
   const rule = {
     ...{ models: ["*"], policyText: "random", createPolicy: () => createPolicy("random") },
-    ...{ upstreamHeaders: [], forwardAuthorization: false, holdMs: 0, objectivesOf: () => defaultObjectives },
+    ...{
+      upstreamHeaders: [],
+      forwardAuthorization: false,
+      holdMs: 0,
+      objectivesOf: () => defaultObjectives,
+      defaultClass: "default",
+    },
   };
   const pools = createPools([rule], (model) => learning.workOf(fleet.model(model).parent ?? model));
   const waits: WaitingWork = { uncachedTokens: 100, outputTokens: 10, leaveInMs: 1_000 };

@@ -59,6 +59,7 @@ function describe(status: RouterStatus): string {
     `models    ${status.models.join(", ") || "none"}`,
     `in flight ${status.inFlight}`,
     `requests  ${outcomesOf(status.totals)}`,
+    ...goodputLines(status.goodput),
   ];
   const { error, needsRestart } = status.lastReload ?? {};
   if (error) lines.push(`config    its last reload failed, the one before is in force: ${error.message}`);
@@ -70,6 +71,15 @@ function describe(status: RouterStatus): string {
 
 function outcomesOf({ answered, refused, failed, cut, cancelled }: RouterStatus["totals"]): string {
   return `${answered} answered, ${refused} refused, ${failed} failed, ${cut} cut, ${cancelled} cancelled by their clients`;
+}
+
+/** A line for each model and class of which requests were measured. */
+function goodputLines(rows: RouterStatus["goodput"]): string[] {
+  return rows.map(({ model, class: className, kept, missed }) => {
+    const share = ((100 * kept) / (kept + missed)).toFixed(1);
+    const of = className === "" ? model : `${model}, class ${className}`;
+    return `goodput   ${share} % of ${kept + missed} requests kept their objectives (${of})`;
+  });
 }
 
 /** In what a live router differs from the one that was asked. */

@@ -20,7 +20,7 @@ export function registerTop(program: Command): void {
   const command = addCommand(program, "top")
     .description(
       "Shows routers and engines of a running fleet, once a second: requests that run and wait, cached share, use of the KV cache, " +
-        "requests per second, time to the first byte. It follows the other routers that the first one names. q ends it.",
+        "requests per second, time to the first byte and per output token, goodput. It follows the other routers that the first one names. q ends it.",
     )
     .option("--once", "print one frame, of one second; also when the output is no terminal");
   addAdminOptions(command).action(async (flags: TopFlags) => {
@@ -83,6 +83,10 @@ interface RouterRow {
   /** Shares are of prompt tokens, from 0 to 1; null when there were none. */
   readonly cachedShare: number | null;
   readonly firstByteMs: number | null;
+  /** Time per output token, of streams. */
+  readonly tpotMs: number | null;
+  /** Share of the requests that kept their objectives. */
+  readonly goodputShare: number | null;
 }
 
 interface EngineRow {
@@ -166,7 +170,7 @@ function frameOf(samples: ReadonlyMap<string, readonly Sample[]>, nameOfAdmin: R
 
 const silent = {
   ...{ inFlight: null, requestsPerSecond: null, refusedPerSecond: null, failedPerSecond: null, cutPerSecond: null },
-  ...{ cachedShare: null, firstByteMs: null },
+  ...{ cachedShare: null, firstByteMs: null, tpotMs: null, goodputShare: null },
   state: "no answer",
 };
 
@@ -179,6 +183,7 @@ function routerRow(router: string, first: Sample | undefined, last: Sample | und
   const since = (key: keyof RouterStatus["totals"]): number => status.totals[key] - first.status.totals[key];
   const seconds = (last.atMs - first.atMs) / 1_000;
   const firstByteS = ratio(since("firstByteS"), since("firstBytes"));
+  const tpotS = ratio(since("tpotS"), since("tpots"));
   return {
     router,
     state: status.draining ? "draining" : status.ready ? "ready" : "not ready",
@@ -189,6 +194,8 @@ function routerRow(router: string, first: Sample | undefined, last: Sample | und
     cutPerSecond: ratio(since("cut"), seconds),
     cachedShare: ratio(since("cachedTokens"), since("promptTokens")),
     firstByteMs: firstByteS === null ? null : firstByteS * 1_000,
+    tpotMs: tpotS === null ? null : tpotS * 1_000,
+    goodputShare: ratio(since("kept"), since("kept") + since("missed")),
   };
 }
 
@@ -242,6 +249,8 @@ const routerColumns: readonly TableColumn<RouterRow>[] = [
   { header: "cut/s", value: ({ cutPerSecond }) => cutPerSecond ?? undefined, digits: 1 },
   { header: "cached (%)", value: ({ cachedShare }) => percentOf(cachedShare), digits: 1 },
   { header: "first byte (ms)", value: ({ firstByteMs }) => firstByteMs ?? undefined },
+  { header: "tpot (ms)", value: ({ tpotMs }) => tpotMs ?? undefined, digits: 1 },
+  { header: "goodput (%)", value: ({ goodputShare }) => percentOf(goodputShare), digits: 1 },
 ];
 
 const engineColumns: readonly TableColumn<EngineRow>[] = [

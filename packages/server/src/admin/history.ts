@@ -6,7 +6,7 @@ import { described } from "../lifecycle/answer-schemas.ts";
 import { type EventLog, fleetEvent } from "./events.ts";
 
 interface HistoryOptions {
-  readonly metrics: Pick<RequestMetrics, "totals" | "firstBytes">;
+  readonly metrics: Pick<RequestMetrics, "totals" | "firstBytes" | "tpots">;
   /** Requests that wait for an engine. */
   readonly waiting: () => number;
   /** The longest lag of an engine's event since the last call, in milliseconds; undefined when none came. */
@@ -29,11 +29,19 @@ const columns = {
   outputTokensPerS: measured(),
   firstByteP50Ms: measured({ description: "From acceptance to the first byte of the answer." }),
   firstByteP99Ms: measured(),
+  tpotP50Ms: measured({ description: "Of streams, the time per output token after the first." }),
+  tpotP99Ms: measured(),
+  keptPerS: measured({ description: "Requests that kept their objectives." }),
+  missedPerS: measured({ description: "Requests that missed them, those that failed among them." }),
   waiting: measured({ description: "Requests that wait for an engine." }),
   eventLagMs: measured({ description: "The longest lag of an engine's KV event." }),
 };
 
 type Column = keyof typeof columns;
+/** Totals whose growth is a column. */
+type Counted =
+  | ("requests" | "refused" | "failed" | "cut" | "kept" | "missed")
+  | ("promptTokens" | "cachedTokens" | "completionTokens");
 const columnNames = Object.keys(columns) as readonly Column[];
 
 const historyReport = closed(
@@ -77,18 +85,19 @@ export function createHistory(options: HistoryOptions): History {
   const take = (): void => {
     const [now, nowMs] = [{ ...metrics.totals }, clock.nowMs()];
     const seconds = Math.max(nowMs - beforeMs, 1) / 1_000;
-    const perS = (
-      name: "requests" | "refused" | "failed" | "cut" | "promptTokens" | "cachedTokens" | "completionTokens",
-    ): number => (now[name] - before[name]) / seconds;
+    const perS = (name: Counted): number => (now[name] - before[name]) / seconds;
     const point: Readonly<Record<Column, number>> = {
       ...{ requestsPerS: perS("requests"), refusedPerS: perS("refused") },
       ...{ failedPerS: perS("failed"), cutPerS: perS("cut") },
       ...{ promptTokensPerS: perS("promptTokens"), cachedTokensPerS: perS("cachedTokens") },
       outputTokensPerS: perS("completionTokens"),
       ...{ firstByteP50Ms: metrics.firstBytes.quantileMs(0.5), firstByteP99Ms: metrics.firstBytes.quantileMs(0.99) },
+      ...{ tpotP50Ms: metrics.tpots.quantileMs(0.5), tpotP99Ms: metrics.tpots.quantileMs(0.99) },
+      ...{ keptPerS: perS("kept"), missedPerS: perS("missed") },
       ...{ waiting: waiting(), eventLagMs: takeEventLagMs() ?? Number.NaN },
     };
     metrics.firstBytes.clear();
+    metrics.tpots.clear();
     const place = taken++ % historyPoints;
     atMs[place] = clock.wallMs();
     for (const name of columnNames) values[name]![place] = point[name];

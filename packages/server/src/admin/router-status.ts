@@ -19,9 +19,24 @@ const requestTotals = closed(
     completionTokens: Type.Integer(),
     firstBytes: Type.Integer({ description: "Requests whose first content came, and the seconds until then." }),
     firstByteS: Type.Number(),
+    kept: Type.Integer({ description: "Requests whose answers kept their objectives (`slo`)." }),
+    missed: Type.Integer({
+      description: "Requests that missed one, or failed; those that count for neither are not in it.",
+    }),
+    tpots: Type.Integer({
+      description: "Streams of more than one token, and the sum of their seconds per output token.",
+    }),
+    tpotS: Type.Number(),
   },
   { description: "Since the router's start." },
 );
+
+const goodputCounts = closed({
+  model: Type.String(),
+  class: Type.String({ description: "Empty without admission." }),
+  kept: Type.Integer(),
+  missed: Type.Integer(),
+});
 
 const pickerAddresses = closed({ address: Type.String(), healthAddress: Type.String() });
 
@@ -37,6 +52,9 @@ export const routerStatus = closed(
     draining: Type.Boolean(),
     inFlight: Type.Integer(),
     totals: requestTotals,
+    goodput: Type.Array(goodputCounts, {
+      description: "Requests that kept their objectives or missed them, by model and class; at most 64 pairs.",
+    }),
     engines: Type.Integer(),
     usableEngines: Type.Integer(),
     asleepEngines: Type.Integer({ description: "Those whose metrics say that all their ranks are asleep." }),
@@ -71,6 +89,7 @@ export function statusOf(context: RouterParts, readiness: Readiness, own: OwnSta
     draining: drain.started,
     inFlight: inFlight.count,
     totals: metrics.totals,
+    goodput: metrics.goodput(),
     engines: fleet.engines.length,
     usableEngines: fleet.usableCount(),
     asleepEngines: fleet.engines.filter(isEngineAsleep).length,

@@ -1,5 +1,6 @@
 import { type CounterSeries, counterOf, gaugeOf, type HistogramSeries, type Meter } from "@espalier/core";
 import type { FailureKind } from "@espalier/routing";
+import type { Goodput } from "../request/goodput.ts";
 import type { HookAnswer, RequestOutcome } from "../request/request-outcome.ts";
 
 /** Totals over all finished requests, and how many of them ended in each way. */
@@ -11,7 +12,24 @@ export interface RequestTotals extends Record<RequestOutcome, number> {
   /** Number of requests with a first byte, and the seconds until it came. */
   firstBytes: number;
   firstByteS: number;
+  /** Requests whose answers kept their objectives, and those that did not. */
+  kept: number;
+  missed: number;
+  /** Number of streams of more than one token, and the sum of their times per output token in seconds. */
+  tpots: number;
+  tpotS: number;
 }
+
+/** Requests of one model and class that kept their objectives or missed them. */
+export interface GoodputCounts {
+  readonly model: string;
+  readonly class: string;
+  kept: number;
+  missed: number;
+}
+
+/** Most pairs of model and class that are counted; the requests of others are in the totals only. */
+export const maxGoodputRows = 64;
 
 /** The router's request metrics. Series are looked up once and cached. */
 export interface RequestMetrics {
@@ -19,8 +37,15 @@ export interface RequestMetrics {
   readonly totals: Readonly<RequestTotals>;
   /** Times to the first byte since it was last cleared. */
   readonly firstBytes: LatencyWindow;
-  /** @param firstByteMs from acceptance to the first content of the engine's answer; NaN when none came */
-  finished(endpoint: string, request: HookAnswer, firstByteMs: number): void;
+  /** Times per output token since it was last cleared. */
+  readonly tpots: LatencyWindow;
+  /** By model and class, since the start; live objects. */
+  goodput(): readonly Readonly<GoodputCounts>[];
+  /**
+   * @param firstByteMs from acceptance to the first content of the engine's answer; NaN when none came
+   * @param goodput undefined for a request that does not count
+   */
+  finished(endpoint: string, request: HookAnswer, firstByteMs: number, goodput?: Goodput): void;
   decided(policy: string, reason: string): void;
   /** Router time before a request was dispatched, in seconds. */
   overhead(seconds: number): void;
@@ -28,6 +53,7 @@ export interface RequestMetrics {
 }
 
 const latencyBuckets = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+const tpotBuckets = [0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1];
 const overheadBuckets = [0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.05, 0.1];
 
 interface EndpointSeries {
@@ -65,6 +91,17 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
     "Tokens by the engines' own usage reports: prompt, cached (the part of prompt found in a cache), completion.",
     ["model", "kind"],
   );
+  const tpot = meter.histogram(
+    "espalier_time_per_output_token_seconds",
+    "Of each stream, the mean time per token after the first, by model and class of the request.",
+    tpotBuckets,
+    ["model", "class"],
+  );
+  const slo = meter.counter(
+    "espalier_slo_requests_total",
+    "Requests by model, class and what they kept of `slo`: `kept`, `ttft_missed`, `tpot_missed`, `both_missed` (also an answer that is no stream and comes too late), or `failed` by the tier or an engine. The client's own errors and those that it cancelled are not counted. Goodput is the share of `kept`.",
+    ["model", "class", "result"],
+  );
   const decisions = meter.counter("espalier_decisions_total", "Routing decisions, by policy and reason.", [
     "policy",
     "reason",
@@ -83,15 +120,34 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
     cached: tokens.series(model, "cached"),
     completion: tokens.series(model, "completion"),
   }));
+  const tpotSeries = createCache<HistogramSeries>((model, className) => tpot.series(model, className));
+  const sloSeries = createCache<CounterSeries>((model, className, result) => slo.series(model, className, result));
   const decisionSeries = createCache<CounterSeries>((policy, reason) => decisions.series(policy, reason));
 
   const totals = createTotals();
   const firstBytes = new LatencyWindow();
+  const tpots = new LatencyWindow();
+  const goodputRows = new Map<string, GoodputCounts>();
+  const measured = ({ model, className, result, tpotMs }: Goodput): void => {
+    const key = `${className} ${model}`;
+    const row = goodputRows.get(key) ?? { model, class: className, kept: 0, missed: 0 };
+    if (goodputRows.size < maxGoodputRows) goodputRows.set(key, row);
+    for (const counts of [row, totals]) counts[result === "kept" ? "kept" : "missed"] += 1;
+    sloSeries(model, className, result).add();
+    if (Number.isNaN(tpotMs)) return;
+    tpots.add(tpotMs);
+    totals.tpots += 1;
+    totals.tpotS += tpotMs / 1_000;
+    tpotSeries(model, className).observe(tpotMs / 1_000);
+  };
   return {
     totals,
     firstBytes,
-    finished(endpoint, request, firstByteMs) {
+    tpots,
+    goodput: () => [...goodputRows.values()],
+    finished(endpoint, request, firstByteMs, goodput) {
       addTo(totals, request, firstByteMs);
+      if (goodput) measured(goodput);
       const series = endpointSeries(endpoint, request.model, String(request.status), request.outcome);
       series.requests.add();
       series.duration.observe(request.durationMs / 1_000);
@@ -153,6 +209,7 @@ function createTotals(): RequestTotals {
     completionTokens: 0,
     firstBytes: 0,
     firstByteS: 0,
+    ...{ kept: 0, missed: 0, tpots: 0, tpotS: 0 },
   };
 }
 

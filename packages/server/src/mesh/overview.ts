@@ -177,10 +177,11 @@ function queuesOf({ queues }: OverviewOptions) {
 }
 
 function trafficOf({ totals, inFlight, index }: OverviewOptions) {
-  const { firstByteS, ...counts } = totals();
+  const { firstByteS, tpotS, ...counts } = totals();
   return {
     ...counts,
     firstByteMs: Math.round(firstByteS * 1_000),
+    tpotMs: Math.round(tpotS * 1_000),
     inFlight: inFlight(),
     facts: index.factCount,
     placed: index.placements.placedBlocks,

@@ -378,6 +378,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
         queuedMs,
         dispatchedMs: this.#dispatchedMs,
         firstByteMs,
+        isStream,
         outputTokens,
         prefillEngine: prefill?.target.engine.id,
       });

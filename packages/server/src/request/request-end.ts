@@ -1,4 +1,5 @@
 import type { RouterContext } from "../router-context.ts";
+import { goodputOf } from "./goodput.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import {
   type HookAnswer,
@@ -16,6 +17,7 @@ export function reportEnd(context: Watchers, plan: PlannedRequest, end: RequestE
   const { clock, metrics, recorder } = context;
   const { endpointId, pool, acceptedMs } = plan;
   const { error, usage, dispatchedMs, firstByteMs, outputTokens } = end;
+  const endMs = clock.nowMs();
   const [outcome, status] = [requestOutcome(end), outcomeStatus(end)];
   const answer: HookAnswer = {
     requestId: plan.requestId,
@@ -25,12 +27,12 @@ export function reportEnd(context: Watchers, plan: PlannedRequest, end: RequestE
     error: error?.code,
     engine: end.selection?.target.engine.id,
     attempts: end.attempts,
-    durationMs: clock.nowMs() - acceptedMs,
+    durationMs: endMs - acceptedMs,
     promptTokens: usage?.promptTokens,
     cachedTokens: usage?.cachedTokens,
     completionTokens: usage?.completionTokens,
   };
-  metrics.finished(endpointId, answer, firstByteMs - acceptedMs);
+  metrics.finished(endpointId, answer, firstByteMs - acceptedMs, goodputOf(plan, end, { outcome, endMs }));
   context.hooks?.answered?.(answer);
   if (!Number.isNaN(dispatchedMs)) metrics.overhead((dispatchedMs - acceptedMs) / 1_000);
   log(context, plan, end, outcome);

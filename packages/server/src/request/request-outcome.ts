@@ -51,6 +51,7 @@ export interface RequestEnd {
   /** NaN when no content came. */
   readonly firstByteMs: number;
   readonly usage: Usage | undefined;
+  readonly isStream: boolean;
   readonly outputTokens: number;
 }
 

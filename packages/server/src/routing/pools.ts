@@ -17,6 +17,8 @@ export interface PoolSettings {
   readonly holdMs: number;
   /** What the answers to a class's requests have to keep. */
   readonly objectivesOf: ObjectivesOf;
+  /** Class of requests that name none; empty without admission. */
+  readonly defaultClass: string;
 }
 
 /** @param className undefined for the default class */
@@ -51,6 +53,7 @@ export interface PoolRule {
   readonly forwardAuthorization: boolean;
   readonly holdMs: number;
   readonly objectivesOf: ObjectivesOf;
+  readonly defaultClass: string;
 }
 
 /** Most pools. Further models, which only a changing fleet can name, share the pool `*`. */
@@ -116,8 +119,9 @@ interface Pool extends PoolSettings {
   readonly policyText: string;
 }
 
-function ownSettings({ policyText, upstreamHeaders, forwardAuthorization, holdMs, objectivesOf }: PoolRule) {
-  return { policyText, upstreamHeaders, forwardAuthorization, holdMs, objectivesOf };
+function ownSettings(rule: PoolRule) {
+  const { policyText, upstreamHeaders, forwardAuthorization, holdMs, objectivesOf, defaultClass } = rule;
+  return { policyText, upstreamHeaders, forwardAuthorization, holdMs, objectivesOf, defaultClass };
 }
 
 function ruleMatcher(rules: readonly PoolRule[]): (model: string) => PoolRule {
@@ -166,6 +170,7 @@ export function poolRules(
       forwardAuthorization: pool.forwardAuthorization,
       holdMs: pool.scaleFromZero.holdMs,
       objectivesOf: objectivesByClass(admission, withOwn(slo, pool.slo)),
+      defaultClass: admission.mode === "off" ? "" : admission.defaultClass,
     };
   });
 }

@@ -3,6 +3,7 @@ import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createHistory, historyPoints, historyStepMs } from "../../src/admin/history.ts";
 import { createRequestMetrics, LatencyWindow } from "../../src/data-plane/request-metrics.ts";
+import type { Goodput } from "../../src/request/goodput.ts";
 import type { RequestOutcome } from "../../src/request/request-outcome.ts";
 
 function start() {
@@ -14,7 +15,7 @@ function start() {
     since: (afterMs: number) => [{ atMs: afterMs, kind: "router_started", subject: "r", detail: "" } as const],
   };
   const history = createHistory({ metrics, waiting: () => waiting, takeEventLagMs: () => lagMs, events, ...time });
-  const finish = (firstByteMs: number, outcome: RequestOutcome = "answered"): void =>
+  const finish = (firstByteMs: number, outcome: RequestOutcome = "answered", goodput?: Goodput): void =>
     metrics.finished(
       "chat",
       {
@@ -22,6 +23,7 @@ function start() {
         ...{ durationMs: 1_000, promptTokens: 100, completionTokens: 1, cachedTokens: 25 },
       },
       firstByteMs,
+      goodput,
     );
   const set = (now: { readonly waiting: number; readonly lagMs: number | undefined }): void => {
     ({ waiting, lagMs } = now);
@@ -42,6 +44,7 @@ test("a point each second has what happened since the one before, and nothing wh
     ...{ requestsPerS: [8, 0], refusedPerS: [2, 0], failedPerS: [1, 0], cutPerS: [1, 0] },
     ...{ promptTokensPerS: [800, 0], cachedTokensPerS: [200, 0], outputTokensPerS: [8, 0] },
     ...{ waiting: [3, 0], eventLagMs: [12, null] },
+    ...{ keptPerS: [0, 0], missedPerS: [0, 0], tpotP50Ms: [null, null], tpotP99Ms: [null, null] },
   });
   for (const [[first, second], exact] of [
     [firstByteP50Ms, 100],
@@ -51,6 +54,17 @@ test("a point each second has what happened since the one before, and nothing wh
     expect(second).toBeNull();
   }
   expect([nowMs - atMs[1]!, atMs[1]! - atMs[0]!]).toEqual([0, historyStepMs]);
+});
+
+test("requests that kept their objectives and that missed them are of the second too, and the time per token", () => {
+  const { time, history, finish } = start();
+  const of = { model: "m", className: "chat", tpotMs: 20 };
+  for (const result of ["kept", "kept", "tpot_missed"] as const) finish(100, "answered", { ...of, result });
+  finish(Number.NaN, "failed", { ...of, result: "failed", tpotMs: Number.NaN });
+  time.advance(historyStepMs);
+  const { keptPerS, missedPerS, tpotP50Ms } = history.report(0);
+  expect([keptPerS, missedPerS]).toEqual([[2], [2]]);
+  expect(Math.abs(tpotP50Ms[0]! / 20 - 1)).toBeLessThan(0.026);
 });
 
 test("whoever has points already gets those that came since", () => {

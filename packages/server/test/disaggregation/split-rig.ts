@@ -131,6 +131,7 @@ function planOf(fleet: ScriptedFleet, body: object): PlannedRequest {
     forwardAuthorization: false,
     holdMs: 0,
     objectivesOf: () => defaultObjectives,
+    defaultClass: "default",
   };
   return {
     ...{

@@ -149,6 +149,7 @@ export async function exchangeRig({ quality = "none", loadAdapter }: ExchangeRig
     forwardAuthorization: false,
     holdMs: 0,
     objectivesOf: () => defaultObjectives,
+    defaultClass: "default",
   };
   const context = {
     clock,

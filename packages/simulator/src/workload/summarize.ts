@@ -1,4 +1,4 @@
-import { defaultObjectives, type Objectives } from "@espalier/policies";
+import { compareWith, defaultObjectives, type Objectives, timePerOutputTokenMs } from "@espalier/policies";
 
 /** The outcome of one request of a run. Times are real milliseconds on one clock. */
 export interface RequestResult {
@@ -161,16 +161,12 @@ interface Measure {
   readonly objectives: Objectives;
 }
 
-/** Real milliseconds; NaN for an answer of one token. */
-const tpotMs = ({ firstTokenMs, endMs, outputTokens }: RequestResult): number =>
-  outputTokens > 1 ? (endMs - firstTokenMs) / (outputTokens - 1) : Number.NaN;
-
 function goodputShare(results: readonly RequestResult[], { speed, objectives }: Measure): number {
-  const [ttftMs, mostTpotMs] = [objectives.ttftMs, objectives.tpotMs].map((engineMs) => engineMs / speed);
-  const kept = results.filter(
-    (result) =>
-      result.error === undefined && result.firstTokenMs - result.startMs <= ttftMs! && !(tpotMs(result) > mostTpotMs!),
-  );
+  const inRealMs = { ttftMs: objectives.ttftMs / speed, tpotMs: objectives.tpotMs / speed };
+  const kept = results.filter((result) => {
+    const times = { ttftMs: result.firstTokenMs - result.startMs, tpotMs: timePerOutputTokenMs(result) };
+    return result.error === undefined && compareWith(inRealMs, times) === "kept";
+  });
   return ratio(kept.length, results.length);
 }
 
@@ -204,7 +200,7 @@ function latencyFigures(good: readonly RequestResult[], speed: number): Record<s
       sum(good, (result) => seconds(result.itlSumMs)),
       sum(good, (result) => result.itlCount),
     ),
-    ...latencies("tpot", good, (result) => seconds(tpotMs(result))),
+    ...latencies("tpot", good, (result) => seconds(timePerOutputTokenMs(result))),
     ...latencies("e2e", good, (result) => seconds(result.endMs - result.startMs)),
   };
 }

@@ -1,0 +1,44 @@
+import { compareWith, type Kept, timePerOutputTokenMs } from "@espalier/policies";
+import type { PlannedRequest } from "./planned-request.ts";
+import { outcomeStatus, type RequestEnd, type RequestOutcome } from "./request-outcome.ts";
+
+/** What users got of a request that counts for goodput. */
+export interface Goodput {
+  readonly model: string;
+  /** Empty without admission. */
+  readonly className: string;
+  /** `failed` is a request that the tier or an engine failed: it kept nothing. */
+  readonly result: Kept | "failed";
+  /** NaN for an answer that was not streamed, or of one token. */
+  readonly tpotMs: number;
+}
+
+/** When a request was over, and how. */
+interface Ended {
+  readonly outcome: RequestOutcome;
+  readonly endMs: number;
+}
+
+/**
+ * Measures a request that is over against its objectives. A stream is measured by its first token and by the time of each one
+ * after it. Of a whole answer only the end is seen: it must come by when a stream that kept both would have ended.
+ *
+ * @returns undefined for what is not counted: a request that generates nothing or that its client cancelled, an error that is
+ *   the client's own, and an answer that the router did not see or whose engine does not tell its tokens
+ */
+export function goodputOf(plan: PlannedRequest, end: RequestEnd, { outcome, endMs }: Ended): Goodput | undefined {
+  const { features, acceptedMs, pool, service } = plan;
+  if (features.expectedOutputTokens === 0 || outcome === "cancelled") return undefined;
+  const of = { model: pool.model, className: service?.className ?? pool.defaultClass };
+  if (outcome !== "answered") return { ...of, result: "failed", tpotMs: Number.NaN };
+  if (end.fault || outcomeStatus(end) >= 400 || Number.isNaN(end.firstByteMs)) return undefined;
+  const objectives = pool.objectivesOf(service?.className);
+  const { firstByteMs, outputTokens } = end;
+  if (end.isStream) {
+    const tpotMs = timePerOutputTokenMs({ firstTokenMs: firstByteMs, endMs, outputTokens });
+    return { ...of, result: compareWith(objectives, { ttftMs: firstByteMs - acceptedMs, tpotMs }), tpotMs };
+  }
+  if (outputTokens === 0) return undefined;
+  const dueMs = acceptedMs + objectives.ttftMs + (outputTokens > 1 ? (outputTokens - 1) * objectives.tpotMs : 0);
+  return { ...of, result: endMs <= dueMs ? "kept" : "both_missed", tpotMs: Number.NaN };
+}

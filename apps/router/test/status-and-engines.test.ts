@@ -15,6 +15,7 @@ const status = {
   goodput: [
     { model: "tiny", class: "chat", kept: 990, missed: 10 },
     { model: "big", class: "", kept: 1, missed: 1 },
+    { model: "", class: "", kept: 0, missed: 2 },
   ],
   engines: 3,
   usableEngines: 2,
@@ -23,14 +24,15 @@ const status = {
   lastReload: null,
 };
 
-test("a router that is ready: its state in six lines, exit code 0", async () => {
+test("a router that is ready: its state in a few lines, exit code 0", async () => {
   const { admin } = await temporaryAdmin(status);
   const { stdout, exitCode } = await runCommand(registerStatus, "status", "--admin", admin);
   expect(stdout).toBe(
     "ready\nversion   0.1.0, settings 0a1b2c3d\nengines   2 of 3 usable\nmodels    tiny, large\nin flight 7\n" +
       "requests  1000 answered, 7 refused, 2 failed, 1 cut, 1 cancelled by their clients\n" +
       "goodput   99.0 % of 1000 requests kept their objectives (tiny, class chat)\n" +
-      "goodput   50.0 % of 2 requests kept their objectives (big)\n",
+      "goodput   50.0 % of 2 requests kept their objectives (big)\n" +
+      "goodput   0.0 % of 2 requests kept their objectives (refused before their model was known)\n",
   );
   expect(exitCode).toBeUndefined();
 });
@@ -48,7 +50,7 @@ test("one that is not: every reason, and exit code 1, also as JSON", async () =>
 test("what became of the last reload, where it matters", async () => {
   const shown = async (lastReload: object) => {
     const { admin } = await temporaryAdmin({ ...status, lastReload });
-    return (await runCommand(registerStatus, "status", "--admin", admin)).stdout.split("\n").slice(8).join("\n");
+    return (await runCommand(registerStatus, "status", "--admin", admin)).stdout.split("\n").slice(9).join("\n");
   };
   expect(await shown({ applied: ["policy.name"], needsRestart: [] })).toBe("");
   expect(await shown({ applied: [], needsRestart: ["listen.port", "mesh.port"] })).toBe(

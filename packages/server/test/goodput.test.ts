@@ -2,7 +2,7 @@ import { EspalierError, silentMeter } from "@espalier/core";
 import { defaultObjectives } from "@espalier/policies";
 import { describe, expect, test } from "vitest";
 import { createRequestMetrics, maxGoodputRows } from "../src/data-plane/request-metrics.ts";
-import { goodputOf } from "../src/request/goodput.ts";
+import { goodputOf, goodputOfRefusal } from "../src/request/goodput.ts";
 import type { PlannedRequest } from "../src/request/planned-request.ts";
 import { type HookAnswer, type RequestEnd, requestOutcome } from "../src/request/request-outcome.ts";
 
@@ -72,6 +72,16 @@ test("what the tier or an engine failed kept nothing; what the client cancelled,
   expect(measure({}, 1_700, { expectedOutputTokens: 0 })).toBeUndefined();
 });
 
+test("a request that the router refused before it knew the model kept nothing, unless it is one that generates nothing", () => {
+  const refused = { model: "", className: "", result: "failed", tpotMs: Number.NaN };
+  expect(goodputOfRefusal("chat", "refused")).toEqual(refused);
+  expect(goodputOfRefusal("responses", "failed")).toEqual(refused);
+  expect(goodputOfRefusal("chat", "answered")).toBeUndefined();
+  expect(goodputOfRefusal("chat", "cancelled")).toBeUndefined();
+  expect(goodputOfRefusal("embeddings", "refused")).toBeUndefined();
+  expect(goodputOfRefusal(undefined, "refused")).toBeUndefined();
+});
+
 test("pairs of model and class beyond the bound are in the totals only, and known ones count on", () => {
   const metrics = createRequestMetrics(silentMeter);
   const answer: HookAnswer = {
@@ -84,5 +94,5 @@ test("pairs of model and class beyond the bound are in the totals only, and know
   end("m0");
   expect(metrics.goodput()).toHaveLength(maxGoodputRows);
   expect(metrics.goodput()[0]).toEqual({ model: "m0", class: "c", kept: 2, missed: 0 });
-  expect(metrics.totals).toMatchObject({ kept: maxGoodputRows + 2, missed: 0, tpots: maxGoodputRows + 2 });
+  expect(metrics.totals).toMatchObject({ kept: maxGoodputRows + 2, missed: 0, streams: maxGoodputRows + 2 });
 });

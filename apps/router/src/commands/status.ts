@@ -77,7 +77,8 @@ function outcomesOf({ answered, refused, failed, cut, cancelled }: RouterStatus[
 function goodputLines(rows: RouterStatus["goodput"]): string[] {
   return rows.map(({ model, class: className, kept, missed }) => {
     const share = ((100 * kept) / (kept + missed)).toFixed(1);
-    const of = className === "" ? model : `${model}, class ${className}`;
+    const named = className === "" ? model : `${model}, class ${className}`;
+    const of = model === "" ? "refused before their model was known" : named;
     return `goodput   ${share} % of ${kept + missed} requests kept their objectives (${of})`;
   });
 }

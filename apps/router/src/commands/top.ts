@@ -183,7 +183,7 @@ function routerRow(router: string, first: Sample | undefined, last: Sample | und
   const since = (key: keyof RouterStatus["totals"]): number => status.totals[key] - first.status.totals[key];
   const seconds = (last.atMs - first.atMs) / 1_000;
   const firstByteS = ratio(since("firstByteS"), since("firstBytes"));
-  const tpotS = ratio(since("tpotS"), since("tpots"));
+  const tpotS = ratio(since("tpotS"), since("streams"));
   return {
     router,
     state: status.draining ? "draining" : status.ready ? "ready" : "not ready",

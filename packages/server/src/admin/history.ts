@@ -6,7 +6,7 @@ import { described } from "../lifecycle/answer-schemas.ts";
 import { type EventLog, fleetEvent } from "./events.ts";
 
 interface HistoryOptions {
-  readonly metrics: Pick<RequestMetrics, "totals" | "firstBytes" | "tpots">;
+  readonly metrics: Pick<RequestMetrics, "totals" | "firstBytes" | "tokenTimes">;
   /** Requests that wait for an engine. */
   readonly waiting: () => number;
   /** The longest lag of an engine's event since the last call, in milliseconds; undefined when none came. */
@@ -92,12 +92,12 @@ export function createHistory(options: HistoryOptions): History {
       ...{ promptTokensPerS: perS("promptTokens"), cachedTokensPerS: perS("cachedTokens") },
       outputTokensPerS: perS("completionTokens"),
       ...{ firstByteP50Ms: metrics.firstBytes.quantileMs(0.5), firstByteP99Ms: metrics.firstBytes.quantileMs(0.99) },
-      ...{ tpotP50Ms: metrics.tpots.quantileMs(0.5), tpotP99Ms: metrics.tpots.quantileMs(0.99) },
+      ...{ tpotP50Ms: metrics.tokenTimes.quantileMs(0.5), tpotP99Ms: metrics.tokenTimes.quantileMs(0.99) },
       ...{ keptPerS: perS("kept"), missedPerS: perS("missed") },
       ...{ waiting: waiting(), eventLagMs: takeEventLagMs() ?? Number.NaN },
     };
     metrics.firstBytes.clear();
-    metrics.tpots.clear();
+    metrics.tokenTimes.clear();
     const place = taken++ % historyPoints;
     atMs[place] = clock.wallMs();
     for (const name of columnNames) values[name]![place] = point[name];

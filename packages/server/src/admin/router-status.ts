@@ -23,7 +23,7 @@ const requestTotals = closed(
     missed: Type.Integer({
       description: "Requests that missed one, or failed; those that count for neither are not in it.",
     }),
-    tpots: Type.Integer({
+    streams: Type.Integer({
       description: "Streams of more than one token, and the sum of their seconds per output token.",
     }),
     tpotS: Type.Number(),
@@ -32,7 +32,7 @@ const requestTotals = closed(
 );
 
 const goodputCounts = closed({
-  model: Type.String(),
+  model: Type.String({ description: "Empty for requests that were refused before their model was known." }),
   class: Type.String({ description: "Empty without admission." }),
   kept: Type.Integer(),
   missed: Type.Integer(),

@@ -15,8 +15,8 @@ export interface RequestTotals extends Record<RequestOutcome, number> {
   /** Requests whose answers kept their objectives, and those that did not. */
   kept: number;
   missed: number;
-  /** Number of streams of more than one token, and the sum of their times per output token in seconds. */
-  tpots: number;
+  /** Streams of more than one token, and the sum of their times per output token in seconds. */
+  streams: number;
   tpotS: number;
 }
 
@@ -38,7 +38,7 @@ export interface RequestMetrics {
   /** Times to the first byte since it was last cleared. */
   readonly firstBytes: LatencyWindow;
   /** Times per output token since it was last cleared. */
-  readonly tpots: LatencyWindow;
+  readonly tokenTimes: LatencyWindow;
   /** By model and class, since the start; live objects. */
   goodput(): readonly Readonly<GoodputCounts>[];
   /**
@@ -99,7 +99,7 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
   );
   const slo = meter.counter(
     "espalier_slo_requests_total",
-    "Requests by model, class and what they kept of `slo`: `kept`, `ttft_missed`, `tpot_missed`, `both_missed` (also an answer that is no stream and comes too late), or `failed` by the tier or an engine. The client's own errors and those that it cancelled are not counted. Goodput is the share of `kept`.",
+    "Requests by model, class and what they kept of `slo`: `kept`, `ttft_missed`, `tpot_missed`, `both_missed` (also an answer that is no stream and comes too late), or `failed` by a router or an engine, refused with 429 or 503 among them. The client's own errors and those that it cancelled are not counted. Goodput is the share of `kept`.",
     ["model", "class", "result"],
   );
   const decisions = meter.counter("espalier_decisions_total", "Routing decisions, by policy and reason.", [
@@ -126,7 +126,7 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
 
   const totals = createTotals();
   const firstBytes = new LatencyWindow();
-  const tpots = new LatencyWindow();
+  const tokenTimes = new LatencyWindow();
   const goodputRows = new Map<string, GoodputCounts>();
   const measured = ({ model, className, result, tpotMs }: Goodput): void => {
     const key = `${className} ${model}`;
@@ -135,15 +135,15 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
     for (const counts of [row, totals]) counts[result === "kept" ? "kept" : "missed"] += 1;
     sloSeries(model, className, result).add();
     if (Number.isNaN(tpotMs)) return;
-    tpots.add(tpotMs);
-    totals.tpots += 1;
+    tokenTimes.add(tpotMs);
+    totals.streams += 1;
     totals.tpotS += tpotMs / 1_000;
     tpotSeries(model, className).observe(tpotMs / 1_000);
   };
   return {
     totals,
     firstBytes,
-    tpots,
+    tokenTimes,
     goodput: () => [...goodputRows.values()],
     finished(endpoint, request, firstByteMs, goodput) {
       addTo(totals, request, firstByteMs);
@@ -209,7 +209,7 @@ function createTotals(): RequestTotals {
     completionTokens: 0,
     firstBytes: 0,
     firstByteS: 0,
-    ...{ kept: 0, missed: 0, tpots: 0, tpotS: 0 },
+    ...{ kept: 0, missed: 0, streams: 0, tpotS: 0 },
   };
 }
 

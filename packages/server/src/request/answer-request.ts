@@ -10,6 +10,7 @@ import { Diversion } from "../overflow/overflow-source.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PoolSettings } from "../routing/pools.ts";
 import { Exchange } from "./exchange.ts";
+import { goodputOfRefusal } from "./goodput.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
 import { PoolSource } from "./pool-source.ts";
 import { type HookAnswer, requestOutcome } from "./request-outcome.ts";
@@ -79,7 +80,8 @@ export function countRefusal(context: RouterContext, request: ClientRequest, err
     ...{ requestId: request.id, model: "", status, outcome, error: error.code, engine: undefined, attempts: 0 },
     ...{ durationMs: 0, promptTokens: undefined, cachedTokens: undefined, completionTokens: undefined },
   };
-  context.metrics.finished(config?.endpointId ?? url, answer, Number.NaN);
+  const goodput = goodputOfRefusal(config?.endpointId, outcome);
+  context.metrics.finished(config?.endpointId ?? url, answer, Number.NaN, goodput);
   context.hooks?.answered?.(answer);
 }
 

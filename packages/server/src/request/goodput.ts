@@ -1,11 +1,13 @@
+import { endpoints } from "@espalier/api";
 import { compareWith, type Kept, timePerOutputTokenMs } from "@espalier/policies";
 import type { PlannedRequest } from "./planned-request.ts";
 import { outcomeStatus, type RequestEnd, type RequestOutcome } from "./request-outcome.ts";
 
 /** What users got of a request that counts for goodput. */
 export interface Goodput {
+  /** Empty for a request that was refused before its model was known. */
   readonly model: string;
-  /** Empty without admission. */
+  /** Empty without admission, and before the model is known. */
   readonly className: string;
   /** `failed` is a request that the tier or an engine failed: it kept nothing. */
   readonly result: Kept | "failed";
@@ -41,4 +43,17 @@ export function goodputOf(plan: PlannedRequest, end: RequestEnd, { outcome, endM
   if (outputTokens === 0) return undefined;
   const dueMs = acceptedMs + objectives.ttftMs + (outputTokens > 1 ? (outputTokens - 1) * objectives.tpotMs : 0);
   return { ...of, result: endMs <= dueMs ? "kept" : "both_missed", tpotMs: Number.NaN };
+}
+
+const generating: ReadonlySet<PlannedRequest["endpointId"] | undefined> = new Set(
+  endpoints.filter(({ kind }) => kind === "generate").map(({ id }) => id),
+);
+
+/** Measures a request that ended before it was planned: one that the router was too busy for, for instance. */
+export function goodputOfRefusal(
+  endpointId: PlannedRequest["endpointId"] | undefined,
+  outcome: RequestOutcome,
+): Goodput | undefined {
+  if (!generating.has(endpointId) || outcome === "answered" || outcome === "cancelled") return undefined;
+  return { model: "", className: "", result: "failed", tpotMs: Number.NaN };
 }

@@ -22,7 +22,7 @@ const member = { router: "r2", state: "alive", isLinked: true, isDraining: false
 const noTraffic = {
   ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
   ...{ promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
-  ...{ firstBytes: 0, firstByteS: 0, kept: 0, missed: 0, tpots: 0, tpotS: 0 },
+  ...{ firstBytes: 0, firstByteS: 0, kept: 0, missed: 0, streams: 0, tpotS: 0 },
 };
 
 /** An overview of a scripted fleet, and what a reader of its document sees. */

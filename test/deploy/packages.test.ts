@@ -135,7 +135,7 @@ describe("installed in an empty folder", () => {
     const script = join(consumer, "node_modules", "espalier", "bin", "espalier.mjs");
     const program = start(["demo", "--port", "0", "--admin-port", "0", "--engines", "1", "--routers", "1"], { script });
     const died = program.ended.then(({ stderr }) => Promise.reject(new Error(`the demo ended: ${stderr}`)));
-    await Promise.race([program.until(/Ctrl-C ends everything/), died]);
+    await Promise.race([program.until(/Ctrl-C stops everything/), died]);
     const [, url = ""] = /curl -N (\S+)/.exec(program.stdout()) ?? [];
     const body = JSON.stringify({ model: "sim-model", max_tokens: 3, messages: [{ role: "user", content: "hello" }] });
     const answer = await fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body });

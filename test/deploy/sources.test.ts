@@ -33,7 +33,7 @@ const threadFailure = /thread .*ended/;
 
 test("the demo answers a chat, and a body that a thread reads, and has its dashboard", async () => {
   const demo = run("demo", "--port", "0", "--admin-port", "0", "--engines", "1", "--routers", "1");
-  await demo.until(/Ctrl-C ends everything/);
+  await demo.until(/Ctrl-C stops everything/);
   const [, url = ""] = /curl -N (\S+)/.exec(demo.stdout()) ?? [];
   const [, page = ""] = /^dashboard +(\S+)$/m.exec(demo.stdout()) ?? [];
   const chat = { model: "sim-model", max_tokens: 3, messages: [{ role: "user", content: "hello" }] };

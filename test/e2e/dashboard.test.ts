@@ -23,7 +23,7 @@ const narrow = { width: 390, height: 844 };
 async function demo(...args: string[]): Promise<{ readonly program: Program; readonly url: string }> {
   const program = start([...freePorts, ...args], { script: "scripts/start.mjs" });
   const [, url = ""] = await program.until(/^dashboard +(\S+)$/m);
-  await program.until(/Ctrl-C ends everything/);
+  await program.until(/Ctrl-C stops everything/);
   return { program, url };
 }
 

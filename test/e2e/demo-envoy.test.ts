@@ -8,7 +8,7 @@ const freePorts = ["--port", "0", "--admin-port", "0", "--envoy-port", "0", "--e
 
 async function demo(...args: string[]): Promise<Program> {
   const running = start(["demo", "--envoy", ...freePorts, ...args], { env: { ENVOY_BIN: program! } });
-  await running.until(/Ctrl-C ends everything/);
+  await running.until(/Ctrl-C stops everything/);
   return running;
 }
 
@@ -70,7 +70,7 @@ describe.skipIf(program === undefined)("a demo behind Envoy", () => {
     process.kill(children[2]!, "SIGKILL");
     const { code, stderr } = await running.ended;
     expect(code).toBe(1);
-    expect(stderr).toContain("a process of the demo ended by itself; stopping the others");
+    expect(stderr).toContain("a demo process exited; stopping the others");
     await untilGone(children);
   });
 

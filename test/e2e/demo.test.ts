@@ -9,7 +9,7 @@ const atOnceMs = 5_000;
 /** Starts a demo as `npm start` does, and waits until it greets. */
 async function demo(...args: string[]): Promise<Program> {
   const program = start([...freePorts, ...args], { script: "scripts/start.mjs" });
-  await program.until(/Ctrl-C ends everything/);
+  await program.until(/Ctrl-C stops everything/);
   return program;
 }
 
@@ -115,7 +115,7 @@ test("a process that dies takes the demo with it, with exit code 1", async () =>
   process.kill(first, "SIGKILL");
   const { code, stderr } = await program.ended;
   expect(code).toBe(1);
-  expect(stderr).toContain("a process of the demo ended by itself; stopping the others");
+  expect(stderr).toContain("a demo process exited; stopping the others");
   await untilGone([second]);
 });
 
@@ -133,7 +133,7 @@ test("a router that is killed leaves the others to serve; the last one takes the
 
 test("engines that fetch KV blocks from each other: questions on one document move to the engine that is free", async () => {
   const program = await demo("--kv-pull", "--engines", "2", "--routers", "2", "--load", "0");
-  await program.until(/another one fetched it from there/);
+  await program.until(/another engine fetched the blocks/);
   const rows = program
     .stdout()
     .split("\n")

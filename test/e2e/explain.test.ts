@@ -32,7 +32,7 @@ test("a served request goes where it was explained to go, and why is said", asyn
   });
   expect(served.headers.get("x-espalier-engine")).toBe(report.choice.key);
   expect([nowhere.code, nowhere.stdout]).toEqual([1, ""]);
-  expect(nowhere.stderr).toContain("--admin names another address");
+  expect(nowhere.stderr).toContain("set --admin to its address");
   expect([wrong.code, wrong.stdout]).toEqual([1, ""]);
   expect(wrong.stderr).toContain("model_not_found");
 });

@@ -39,7 +39,7 @@ const commands: readonly (readonly [string, readonly string[]])[] = [
   ["migrate", ["<input...>", "--from <name>", "llm-d (EndpointPickerConfig)", "smg (flags of SMG", "--json"]],
   ["version", ["--json"]],
   ["completion", ["<shell>", "bash", "zsh", "fish", "source <("]],
-  ["replay", ["Trace:", "Endpoints that run already:", "Its own fleet:", "Output:", "--trace <file>", "--json"]],
+  ["replay", ["Trace:", "Existing endpoints:", "Simulated fleet:", "Output:", "--trace <file>", "--json"]],
   [
     "simulate",
     ["Scenario:", "Compare:", "Output:", "--sharing <", "--load <shares>", "--plot <", "--report", "--json"],
@@ -57,7 +57,7 @@ test("every command explains itself, in groups, and exits with 0", async () => {
     for (const word of words) expect(stdout).toContain(word);
   }
   const [{ stdout: overview } = { stdout: "" }] = outcomes;
-  expect(overview).toContain("Exit codes: 0 done, 1 it failed, 2 it was called wrongly, 130 or 143 a second");
+  expect(overview).toContain("Exit codes: 0 success, 1 failure, 2 usage error, 130 or 143 killed by a second");
 });
 
 test("the version, for people and for programs", async () => {

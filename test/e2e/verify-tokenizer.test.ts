@@ -49,7 +49,7 @@ test("the shipped model is that of an engine that has it, in every prompt", asyn
   expect(report.rows).toHaveLength(report.cases);
   expect(report.rows.filter(({ ok, tokens }) => ok && tokens > 0)).toHaveLength(report.cases);
   expect(report.rows.filter((row) => row.case.startsWith("chat:")).length).toBeGreaterThan(20);
-  expect(table.stdout).toBe(`${report.cases} of ${report.cases} prompts have the same tokens\n`);
+  expect(table.stdout).toBe(`${report.cases} of ${report.cases} prompts match\n`);
   expect(table.stderr).toContain(`comparing ${report.cases} prompts with ${url} (tiny)`);
   expect(named.stdout).toBe(table.stdout);
 });
@@ -73,7 +73,7 @@ test("another tokenizer is found out, with the place and the tokens of the first
     expect(firstDifference!.ours).not.toBe(firstDifference!.engine);
   }
   const lines = table.stdout.split("\n").filter((line) => line !== "");
-  expect(lines[0]).toBe(`${cases - different} of ${cases} prompts have the same tokens`);
+  expect(lines[0]).toBe(`${cases - different} of ${cases} prompts match`);
   expect(lines[1]).toMatch(/^prompt +first difference at +ours +engine's +why/);
   expect(lines).toHaveLength(2 + 20 + 1);
   expect(lines.at(-1)).toBe(`and ${different - 20} more`);
@@ -97,9 +97,7 @@ test("a model without a chat template is compared by its texts, and that is said
   });
   const { code, stdout } = await verify(other, url);
   expect(code).toBe(0);
-  expect(stdout).toMatch(
-    /^(\d+) of \1 prompts have the same tokens\nthe model's files have no chat template: chats were not compared\n$/,
-  );
+  expect(stdout).toMatch(/^(\d+) of \1 prompts match\nno chat template found: chats were not compared\n$/);
 });
 
 test("an engine whose tokens are of another kind differs nearly everywhere", async () => {

@@ -30,7 +30,7 @@ const program = new Command("espalier")
   .description("A router tier for LLM engines: cache-aware, load-aware, with no coordinator.")
   .version(readVersion(), "-V, --version")
   .showSuggestionAfterError()
-  .showHelpAfterError("(--help says more)")
+  .showHelpAfterError("(run with --help for usage)")
   .configureHelp(helpLayout)
   .exitOverride();
 if (routerCommands.has(calledCommand(process.argv.slice(2)) ?? "")) endWithout(() => checkOpenFiles(openFileLimit()));
@@ -51,7 +51,7 @@ program.addHelpCommand(
 );
 program.addHelpText(
   "after",
-  "\nExit codes: 0 done, 1 it failed, 2 it was called wrongly, 130 or 143 a second signal ended it.",
+  "\nExit codes: 0 success, 1 failure, 2 usage error, 130 or 143 killed by a second signal.",
 );
 
 // `espalier ... | head` closes the pipe after enough output, which is no failure.

@@ -49,7 +49,7 @@ test.each(["http://127.0.0.1:1", "nonsense"])(
   async (admin) => {
     await expect(askAdmin({ admin }, "/admin/status")).rejects.toMatchObject({
       code: "upstream_connect_failed",
-      message: `No router answers at ${admin}. Is it running? --admin names another address.`,
+      message: `No router answers at ${admin}. Start it, or set --admin to its address.`,
     });
   },
 );

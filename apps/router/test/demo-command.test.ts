@@ -131,7 +131,7 @@ test("three routers by default, each led to those before it, unless they are to 
   vi.mocked(startLocalRouter).mockClear();
   const { stdout } = await demo("--duration", "1ms", "--sharing", "none");
   expect(meshes()).toEqual([undefined, undefined, undefined]);
-  expect(stdout).toContain("they share nothing");
+  expect(stdout).toContain("routers share nothing");
 });
 
 test("engines of one's own: none are started, no tokenizer is given, and what they serve is named", async () => {
@@ -189,7 +189,7 @@ test.each(["engines", "router 1"])(
     die(name);
     const { stderr, exitCode, error } = await running;
     expect([exitCode, error]).toEqual([1, undefined]);
-    expect(stderr).toContain("a process of the demo ended by itself; stopping the others");
+    expect(stderr).toContain("a demo process exited; stopping the others");
     expect(events.slice(2)).toEqual(["-router 1", "-engines"]);
   },
 );
@@ -265,5 +265,5 @@ test("an Envoy that ends by itself takes the demo with it", async () => {
   die("envoy");
   const { stderr, exitCode } = await running;
   expect(exitCode).toBe(1);
-  expect(stderr).toContain("a process of the demo ended by itself; stopping the others");
+  expect(stderr).toContain("a demo process exited; stopping the others");
 });

@@ -181,7 +181,7 @@ test("the greeting names every address", () => {
     expect(text).toContain(address);
   expect(text).toContain("npx espalier engines --admin http://127.0.0.1:9090");
   expect(text).toContain("2 simulated engines (a10g-7b), policy random");
-  expect(text).toContain("load      8 chat requests per second are sent from here; --load 0 sends none");
+  expect(text).toContain("load      8 chat requests per second; --load 0 sends none");
   expect(text).toContain("npx espalier try --admin http://127.0.0.1:9090");
 });
 
@@ -205,8 +205,8 @@ test.each(["sim-model", "org/model-7b:q4", `it's "quoted" \\ $HOME`])(
 );
 
 test.each([
-  { sharing: "mesh", says: "they share what the engines hold and how loaded they are" },
-  { sharing: "none", says: "they share nothing" },
+  { sharing: "mesh", says: "routers share cache and load state" },
+  { sharing: "none", says: "routers share nothing" },
 ] as const)("several routers with sharing $sharing: $says", ({ sharing, says }) => {
   const given = { ...fleet, model: "m", sharing } as const;
   expect(describeDemo({ ...given, routers: [router, next] })).toContain(

@@ -52,7 +52,7 @@ test("an engine whose entry has other ranks than it publishes KV events of: a cr
   };
   expect(of(await examineEntry({ "first-rank": 4 }), "kv events").every(({ ok }) => ok)).toBe(true);
   expect(of(await examineEntry({ ranks: 2, "first-rank": 4 }), "kv events")).toMatchObject([
-    { ok: false, of: url, says: "publishes KV events of the ranks 4; its entry has 2 from 4" },
+    { ok: false, of: url, says: "publishes KV events of ranks 4; configured: 2 from 4" },
   ]);
   expect(of(await examineEntry({ "first-rank": 0 }), "kv events")).toMatchObject([{ ok: false }]);
 });
@@ -70,13 +70,13 @@ test("a whole fleet in order: ticks only, for engines, clocks, events, versions,
   expect(of(checks, "kv events").map(({ of: endpoint }) => endpoint)).toEqual(
     Array(4).fill(expect.stringMatching(/^tcp:\/\/127\.0\.0\.1:\d+$/)),
   );
-  expect(of(checks, "versions")).toMatchObject([{ of: "tiny", says: expect.stringContaining("all 2 engines have") }]);
+  expect(of(checks, "versions")).toMatchObject([{ of: "tiny", says: expect.stringContaining("all 2 engines run") }]);
   expect(of(checks, "tokenizer")).toMatchObject([
-    { says: expect.stringMatching(/^\d+ prompts have the engine's tokens$/) },
+    { says: expect.stringMatching(/^\d+ prompts match the engine's tokens$/) },
   ]);
 });
 
-describe("what is wrong has a cross, and how to mend it", () => {
+describe("every failed check tells how to fix it", () => {
   test("engines that are gone, are none, ask for a key, or serve another model", async () => {
     const [engine] = await startSims();
     const [locked] = await startSims({ apiKey: "a-key" });
@@ -89,17 +89,17 @@ describe("what is wrong has a cross, and how to mend it", () => {
     expect(checks.map(({ ok }) => ok)).toEqual([false, false, false, false]);
     expect(checks.map(({ says }) => says)).toEqual([
       expect.stringContaining("ECONNREFUSED"),
-      "answers /v1/models with 404 and no model",
-      "asks for a key (401)",
+      "/v1/models answers 404 without a model",
+      "requires an API key (401)",
       expect.stringMatching(/^serves tiny, version .*, not large$/),
     ]);
-    expect(checks[2]!.mend).toContain("engine-api-key");
+    expect(checks[2]!.fix).toContain("engine-api-key");
   });
 
   test("a URL that ends in /v1, as clients write it, is named as the fault", async () => {
     const [engine] = await startSims();
     const [check] = of(await examine("--engine", `${engine}/v1`), "engine");
-    expect([check?.ok, check?.mend]).toEqual([false, expect.stringContaining("leave out the /v1")]);
+    expect([check?.ok, check?.fix]).toEqual([false, expect.stringContaining("remove /v1")]);
   });
 
   test("an engine's key is that of its pool", async () => {
@@ -139,8 +139,8 @@ describe("what is wrong has a cross, and how to mend it", () => {
     expect(of(checks, "tokenizer")).toMatchObject([
       {
         ok: false,
-        says: expect.stringMatching(/^\d+ of \d+ prompts have/),
-        mend: expect.stringContaining("verify-tokenizer"),
+        says: expect.stringMatching(/^\d+ of \d+ prompts match/),
+        fix: expect.stringContaining("verify-tokenizer"),
       },
     ]);
     expect(of(checks, "versions")).toMatchObject([{ ok: false, says: expect.stringContaining("0.1.2") }]);
@@ -157,7 +157,7 @@ describe("what is wrong has a cross, and how to mend it", () => {
         of: `127.0.0.1:${port}`,
         ok: false,
         says: expect.stringContaining("EADDRINUSE"),
-        mend: expect.stringContaining("--listen-port"),
+        fix: expect.stringContaining("--listen-port"),
       },
     ]);
   });
@@ -172,7 +172,7 @@ describe("what is wrong has a cross, and how to mend it", () => {
     const seeds = ["--mesh-seed", "no-such-name.invalid:7946", "--mesh-seed", "127.0.0.1:1"];
     const checks = await examine(...anyPorts, "--mesh-port", "0", ...seeds, "--engines-file", "/nowhere/engines.yaml");
     expect(of(checks, "dns")).toMatchObject([{ of: "no-such-name.invalid", ok: false }]);
-    expect(of(checks, "router")).toMatchObject([{ of: "127.0.0.1:1", ok: false, says: "cannot be reached (refused)" }]);
+    expect(of(checks, "router")).toMatchObject([{ of: "127.0.0.1:1", ok: false, says: "unreachable (refused)" }]);
     expect(of(checks, "engines file")).toMatchObject([{ ok: false, says: expect.stringContaining("ENOENT") }]);
   });
 });
@@ -205,7 +205,7 @@ describe("beside routers that run", () => {
     const crosses = async () => of(await examine(...flags), "feeds").filter(({ ok }) => !ok);
     await waitFor(async () => (await crosses()).length > 0, { what: "the cross" });
     expect(await crosses()).toMatchObject([
-      { of: new URL(engine!).host, says: "KV events cannot be used: Address already in use" },
+      { of: new URL(engine!).host, says: "KV events unusable: Address already in use" },
     ]);
   });
 
@@ -213,21 +213,30 @@ describe("beside routers that run", () => {
     const { first, second, engine, flags } = await startTwo();
     const checks = await examine(...flags, "--mesh-secret", secret);
     expect(checks.filter(({ ok }) => !ok)).toEqual([]);
-    expect(of(checks, "ports")).toMatchObject([{ says: `in use by the router that runs here, at ${first.url}` }]);
+    expect(of(checks, "ports")).toMatchObject([{ says: `in use by the running router at ${first.url}` }]);
     expect(of(checks, "engine")).toMatchObject([{ of: engine }]);
     expect(of(checks, "router")).toMatchObject([
-      { of: second.meshAddress, says: expect.stringContaining("r2 has the same") },
+      { of: second.meshAddress, says: expect.stringContaining("r2: cluster") },
     ]);
     expect(of(checks, "configuration")).toMatchObject([{}, { of: expect.stringContaining("r2 at "), ok: true }]);
     expect(of(checks, "version").map(({ ok }) => ok)).toEqual([true, true]);
     expect(of(checks, "secret")).toMatchObject([{ ok: true, says: "set, 31 characters" }]);
   });
 
+  test("--admin names the router, whatever the configuration's admin address", async () => {
+    const { first } = await startTwo();
+    const checks = await examine(...anyPorts, "--admin", `${first.adminUrl}/`);
+    expect(of(checks, "ports")).toMatchObject([{ says: `in use by the running router at ${first.url}` }]);
+    expect(of(checks, "version")).toHaveLength(2);
+    const [missing] = of(await examine(...anyPorts, "--admin", "http://127.0.0.1:1"), "router");
+    expect(missing).toMatchObject({ of: "http://127.0.0.1:1", ok: false, says: "no router answers" });
+  });
+
   test("another secret, another policy", async () => {
     const { flags } = await startTwo({ policy: "random" });
     const checks = await examine(...flags, "--mesh-secret", "another one of so many letters");
     expect(of(checks, "router")).toMatchObject([
-      { ok: false, says: expect.stringContaining("refuses a link"), mend: expect.stringContaining("mesh.secret") },
+      { ok: false, says: expect.stringContaining("link refused"), fix: expect.stringContaining("mesh.secret") },
     ]);
     expect(of(checks, "configuration")).toMatchObject([
       { ok: true },
@@ -240,7 +249,7 @@ describe("beside routers that run", () => {
     const [engine] = await startSims();
     const router = await startRouter({ engines: [engine], admin: { port: 0, key: "the-admin-key" } });
     const flags = ["--admin-port", new URL(router.adminUrl).port, "--listen-port", "0", "--engine", engine!];
-    expect(of(await examine(...flags), "router")).toMatchObject([{ ok: false, says: "asks for its admin key" }]);
+    expect(of(await examine(...flags), "router")).toMatchObject([{ ok: false, says: "requires its admin key" }]);
     expect(of(await examine(...flags, "--key", "the-admin-key"), "version")).toMatchObject([{ ok: true }]);
   });
 });
@@ -262,17 +271,17 @@ test("a router that shares fewer estimates or entries of the registry than it ha
   const status = { version: "1.0.0", peers: [], mesh } as unknown as RouterStatus;
   const checks = await checkRunning({ adminUrl, key: undefined, status }, "1.0.0");
   expect(of(checks, "notes")).toMatchObject([
-    { of: "times", ok: false, says: expect.stringContaining("3 were not shared") },
+    { of: "times", ok: false, says: expect.stringContaining("3 shared estimates dropped") },
   ]);
   expect(of(checks, "registry")).toMatchObject([
-    { of: "drain", ok: false, says: expect.stringContaining("2 of this kind were dropped") },
+    { of: "drain", ok: false, says: expect.stringContaining("2 entries dropped") },
   ]);
 });
 
 test("too few open files: how to raise them", () => {
   expect(checkMachine("24.0.0", 1_024)[1]).toMatchObject({
     ok: false,
-    mend: expect.stringContaining("ulimit -n 65536"),
+    fix: expect.stringContaining("ulimit -n 65536"),
   });
 });
 
@@ -302,7 +311,7 @@ test("people get a line for each check, one for ticks that say the same, and the
     { check: "node", of: "", ok: true, says: "24.1.0" },
     { ...clock, of: "http://a:1" },
     { ...clock, of: "http://b:1" },
-    { check: "engine", of: "http://a:1", ok: false, says: "no answer", mend: "start it" },
+    { check: "engine", of: "http://a:1", ok: false, says: "no answer", fix: "start it" },
   ]);
   expect(text).toBe(
     "✓ node: 24.1.0\n✓ clock (2): agrees\n✗ engine http://a:1: no answer → start it\n\n1 of 4 checks failed",

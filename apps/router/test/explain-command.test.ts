@@ -107,7 +107,7 @@ describe("for people", () => {
     expect(cells(load)).toEqual([
       [
         ...["load", "in flight", "to prefill (tokens)", "others in flight", "others to prefill (tokens)"],
-        ...["heard (ms ago)", "network (ms)"],
+        ...["received (ms ago)", "network (ms)"],
       ],
       ["a:1", "2", "900", "1", "0", "12", "74.3"],
       ["b:1", "0", "0", "-", "-", "-", "-"],
@@ -158,7 +158,7 @@ describe("for people", () => {
       "request   chat, model tiny",
       "prompt    12 tokens (by its size, messages has an unknown layout), not looked up",
       "policy    epp_weighted",
-      "unseen    812 tokens: estimated peer load that is not reported yet",
+      "peers     812 tokens: estimated peer load, not yet reported",
     ]);
     expect(said).not.toContain("known blocks");
     expect(said).not.toContain("left out");
@@ -174,7 +174,7 @@ describe("for people", () => {
     });
     expect(both).toContain("\nsplit     p:1 computes the prompt, d:1 answers, by nixl: threshold\n");
     expect(both).toContain(
-      "\nclass     interactive of acme, first token due within 500 ms\nqueue     it would wait here first: the choice is as if it were its turn now\n",
+      "\nclass     interactive of acme, first token due within 500 ms\nqueue     the request would wait; the choice assumes its turn is now\n",
     );
     const split = { reason: "below_threshold", pair: null, thresholdTokens: null };
     const one = describeExplanation({
@@ -188,7 +188,7 @@ describe("for people", () => {
   test("nobody", () => {
     const said = describeExplanation({ ...report, choice: null, reason: null, candidates: [] });
     expect(said).toMatch(/^choice {4}none\n/);
-    expect(said).toMatch(/left out\n {2}d:1: .*\n\nno engine can take it\n$/);
+    expect(said).toMatch(/left out\n {2}d:1: .*\n\nno engine can take the request\n$/);
   });
 });
 
@@ -228,7 +228,7 @@ describe("the command", () => {
     });
     expect((await explain("--admin", "http://127.0.0.1:1", "--file", file)).error).toMatchObject({
       code: "upstream_connect_failed",
-      message: "No router answers at http://127.0.0.1:1. Is it running? --admin names another address.",
+      message: "No router answers at http://127.0.0.1:1. Start it, or set --admin to its address.",
     });
   });
 
@@ -308,9 +308,9 @@ describe("a request that has been", () => {
   });
 
   test.each([
-    [[], "give either --file or --request-id"],
-    [["--file", "x", "--request-id", "y"], "give either --file or --request-id"],
-    [["--request-id", "y", "--endpoint", "chat"], "--request-id: goes without --endpoint and --header"],
+    [[], "pass either --file or --request-id"],
+    [["--file", "x", "--request-id", "y"], "pass either --file or --request-id"],
+    [["--request-id", "y", "--endpoint", "chat"], "--request-id excludes --endpoint and --header"],
   ])("%j is refused", async (args, message) => {
     const { error } = await explain(...args);
     expect(error).toMatchObject({ message });

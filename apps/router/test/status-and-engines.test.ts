@@ -54,10 +54,10 @@ test("what became of the last reload, where it matters", async () => {
   };
   expect(await shown({ applied: ["policy.name"], needsRestart: [] })).toBe("");
   expect(await shown({ applied: [], needsRestart: ["listen.port", "mesh.port"] })).toBe(
-    "config    waits for a restart: listen.port, mesh.port\n",
+    "config    needs a restart: listen.port, mesh.port\n",
   );
   expect(await shown({ applied: [], needsRestart: [], error: { code: "config_invalid", message: "no" } })).toBe(
-    "config    its last reload failed, the one before is in force: no\n",
+    "config    last reload failed, previous configuration in use: no\n",
   );
 });
 
@@ -195,7 +195,7 @@ test("an engine is removed and drained by its URL as well, which another one's d
     ],
   };
   const removed = await runCommand(registerEngines, "engines", "remove", "http://a:1/", "--admin", admin);
-  expect(removed.stdout).toBe("mine is removed\n");
+  expect(removed.stdout).toBe("mine removed\n");
   await runCommand(registerEngines, "engines", "drain", "http://b:1", "--admin", admin);
   await runCommand(registerEngines, "engines", "remove", "http://c:1", "--admin", admin);
   expect(seen.filter(({ method }) => method !== "GET").map(({ method, path }) => `${method} ${path}`)).toEqual([
@@ -212,7 +212,7 @@ test("remove takes an engine out, and says so", async () => {
     request.response.writeHead(204).end();
   });
   const people = await runCommand(registerEngines, "engines", "remove", "a/b", "--admin", admin);
-  expect(people.stdout).toBe("a/b is removed\n");
+  expect(people.stdout).toBe("a/b removed\n");
   const programs = await runCommand(registerEngines, "engines", "remove", "a/b", "--admin", admin, "--json");
   expect(JSON.parse(programs.stdout)).toEqual({ removed: "a/b" });
   expect(seen[0]).toMatchObject({ method: "DELETE", path: "/admin/engines/a%2Fb", body: "" });

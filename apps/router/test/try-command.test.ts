@@ -129,7 +129,7 @@ test("where no router answers at the usual address, a fleet of two routers is st
   });
   const { stdout, stderr } = await runCommand(registerTry, "try");
   expect(stderr).toContain(
-    "no router answers at http://127.0.0.1:9090: two routers and four simulated engines are started",
+    "no router answers at http://127.0.0.1:9090; starting two routers and four simulated engines",
   );
   expect(fleets).toMatchObject([{ routers: 2, sharing: "mesh", engines: { count: 4, port: 0, kvEvents: true } }]);
   expect(stdout).toContain("met the same engine: 80 of 100 tokens were cached");

@@ -81,7 +81,7 @@ export async function askAdmin<Answer>(
   } catch (error) {
     if (!(error instanceof EspalierError)) throw error;
     if (error.code === "upstream_connect_failed") {
-      throw errorOfRouter(error.code, `No router answers at ${admin}. Is it running? ${flag} names another address.`);
+      throw errorOfRouter(error.code, `No router answers at ${admin}. Start it, or set ${flag} to its address.`);
     }
     if (error.code === "upstream_timeout") {
       throw errorOfRouter(error.code, `The router at ${admin} did not answer within ${timeoutMs / 1_000} s.`);
@@ -98,10 +98,10 @@ export function refusalOf(admin: string, status: number, body: string): Espalier
 
 /** The catalogue advises those who wait for an engine, and clients; here somebody waits for a router. */
 const actions: Partial<Readonly<Record<ErrorCode, string>>> = {
-  upstream_connect_failed: "`espalier serve` starts one; `espalier doctor` says what it lacks.",
-  upstream_timeout: "It is stopped or overloaded: see its log, and try again.",
-  upstream_protocol_error: "Check that a router's admin listener has this address, and no other program.",
-  invalid_api_key: "Give the router's admin key with --key or ESPALIER_ADMIN_KEY.",
+  upstream_connect_failed: "Run `espalier serve`, or `espalier doctor` to find the problem.",
+  upstream_timeout: "It is stopped or overloaded: check its log and retry.",
+  upstream_protocol_error: "Check that the address is a router's admin listener.",
+  invalid_api_key: "Pass the router's admin key with --key or ESPALIER_ADMIN_KEY.",
 };
 
 function errorOfRouter(code: ErrorCode, message: string): EspalierError {

@@ -12,10 +12,10 @@ import { addConfigFlags, configFile, readConfig } from "./config-flags.ts";
 export function registerCheckConfig(program: Command): void {
   const command = addCommand(program, "check-config")
     .description(
-      "Reads flags, environment and file as `serve` would, and prints the complete configuration with secrets masked.\n" +
-        "Exits with 1 and one line for each problem when it is not valid.",
+      "Prints the effective configuration of `serve`: flags, environment, file and defaults, with secrets masked.\n" +
+        "If it is invalid, exits with 1 and prints one line per problem.",
     )
-    .option("--changed", "print only what differs from the defaults")
+    .option("--changed", "print only non-default values")
     .option("--json", "print JSON instead of YAML");
   addConfigFlags(command).action(async () => {
     const file = configFile(command);
@@ -96,7 +96,7 @@ export function missingTokenizers({ tokenizers }: CompiledConfig): readonly stri
     path === undefined || existsSync(join(path, "tokenizer.json"))
       ? []
       : [
-          `tokenizers[${at}].path: ${resolve(path)} ${existsSync(path) ? "has no tokenizer.json" : "does not exist"}: its models' prompts would be matched by their bytes`,
+          `tokenizers[${at}].path: ${resolve(path)} ${existsSync(path) ? "has no tokenizer.json" : "does not exist"}: prompts of its models would be matched by bytes`,
         ],
   );
 }
@@ -104,5 +104,5 @@ export function missingTokenizers({ tokenizers }: CompiledConfig): readonly stri
 export function eventWarnings({ tokenizers, kvEvents, engines }: CompiledConfig): readonly string[] {
   const asksForEvents = kvEvents.listen !== undefined || engines.some((engine) => engine.kvEvents !== undefined);
   if (!asksForEvents || tokenizers.some(({ mode }) => mode !== "bytes")) return [];
-  return ["there is no tokenizer: KV events of engines are read, and no prompt is compared with them"];
+  return ["no tokenizer is configured: prompts cannot be matched with KV events"];
 }

@@ -6,7 +6,7 @@ import { loadEveryCommand } from "./command-loaders.ts";
 export function registerCompletion(program: Command): void {
   addCommand(program, "completion")
     .description(
-      "Prints a script that completes commands and flags: `source <(espalier completion bash)`, the same for zsh, and " +
+      "Prints a completion script. bash and zsh: `source <(espalier completion bash)`; fish: " +
         "`espalier completion fish > ~/.config/fish/completions/espalier.fish`.",
     )
     .addArgument(new Argument("<shell>", "which shell").choices(shells))

@@ -99,8 +99,8 @@ function describeStory(answers: readonly Answer[], routers: number): string {
   const moved = rows.filter(({ pull }) => pull).length;
   const point =
     moved > 0
-      ? "The engine that had the document was busy, so another one fetched it from there, and did not compute it."
-      : "The engine that has the document was free enough for all: nothing had to move.";
+      ? "The engine that cached the document was busy; another engine fetched the blocks instead of recomputing them."
+      : "The engine that cached the document had capacity for all turns; no blocks moved.";
   return `${table}\n${point}\n`;
 }
 

@@ -41,30 +41,33 @@ const maxKeptResults = 100_000;
 export function registerDemo(program: Command): void {
   const command = addCommand(program, "demo")
     .description(
-      "Starts simulated engines and routers in front of them, which share what the engines hold and how loaded they are, " +
-        "and prints how to use them. Ctrl-C ends all.",
+      "Starts simulated engines and a mesh of routers that share cache and load state, " +
+        "and prints example commands. Ctrl-C stops everything.",
     )
     .optionsGroup("Engines:")
-    .option("--engine <url>", "use this engine instead of simulated ones; may be repeated", collect)
+    .option("--engine <url>", "use this engine instead of simulated ones; repeatable", collect)
     .option("--engines <n>", "simulated engines", "4")
-    .addOption(oneOf(new Option("--preset <name>", "what they are like (default: h100-32b-tp2)"), presetNames))
+    .addOption(
+      oneOf(
+        new Option("--preset <name>", "GPU and model of the simulated engines (default: h100-32b-tp2)"),
+        presetNames,
+      ),
+    )
     .option(
       "--kv-pull",
-      `they fetch KV blocks from each other, and a conversation shows it (preset ${pullPreset} unless given)`,
+      `engines fetch KV blocks from each other, shown by a conversation (default preset: ${pullPreset})`,
     )
-    .option("--model <name>", `the model they serve (default: "${simulatedModel}", or what --engine serves)`)
+    .option("--model <name>", `model name (default: "${simulatedModel}", or what --engine serves)`)
     .optionsGroup("Routers:")
     .option("--routers <n>", "number of routers", "3")
-    .addOption(oneOf(new Option("--sharing <way>", "what they share"), sharings).default("mesh"))
-    .addOption(
-      oneOf(new Option("--policy <name>", "how an engine is chosen"), policyNames).default("predicted_latency"),
-    )
-    .option("--port <port>", "of the first router; 0 for a free one", "8080")
-    .option("--admin-port <port>", "of its admin listener; 0 for a free one", "9090");
+    .addOption(oneOf(new Option("--sharing <way>", "state that routers share"), sharings).default("mesh"))
+    .addOption(oneOf(new Option("--policy <name>", "routing policy"), policyNames).default("predicted_latency"))
+    .option("--port <port>", "port of the first router; 0 picks a free one", "8080")
+    .option("--admin-port <port>", "port of its admin listener; 0 picks a free one", "9090");
   addEnvoyFlags(command)
     .optionsGroup("Load:")
-    .option("--load <rate>", "chat requests per second to send; 0 for none", "8")
-    .option("--duration <time>", "stop after this long, for instance 30s; without it, on Ctrl-C")
+    .option("--load <rate>", "chat requests per second to send; 0 sends none", "8")
+    .option("--duration <time>", "stop after this time, such as 30s (default: on Ctrl-C)")
     .action(async (flags: DemoFlags) => demo(readDemoOptions(flags)));
 }
 
@@ -222,7 +225,7 @@ async function run({ options, model, urls, stop, gone }: DemoRun): Promise<void>
   if (durationMs !== undefined) systemScheduler.after(durationMs, () => finished.abort());
   void gone.then(async () => {
     if (await wasStopped(over)) return;
-    writeNote("a process of the demo ended by itself; stopping the others");
+    writeNote("a demo process exited; stopping the others");
     process.exitCode = 1;
     finished.abort();
   });
@@ -336,8 +339,8 @@ export interface DemoFleet {
 }
 
 const shared: Readonly<Record<Sharing, string>> = {
-  mesh: "they share what the engines hold and how loaded they are",
-  none: "they share nothing",
+  mesh: "routers share cache and load state",
+  none: "routers share nothing",
 };
 
 /** Several blocks of tokens long: a cache cannot hold anything of a prompt shorter than two blocks. */
@@ -354,7 +357,10 @@ export function describeDemo(fleet: DemoFleet): string {
   const body = `{"model": ${JSON.stringify(model)}, "stream": true, "max_tokens": 40, "messages": ${messages}}`;
   return [
     ...(envoy
-      ? [`envoy     ${envoy.url}   admin ${envoy.adminUrl}`, "          it asks the routers where each request goes"]
+      ? [
+          `envoy     ${envoy.url}   admin ${envoy.adminUrl}`,
+          "          asks the routers for the engine of each request",
+        ]
       : []),
     ...routers.map((router) => `router    ${router.url}   metrics ${router.adminUrl}/metrics`),
     ...(routers.length === 1 ? [] : [`          ${shared[sharing]}`]),
@@ -362,26 +368,26 @@ export function describeDemo(fleet: DemoFleet): string {
     `engines   ${engineUrls.join(" ")}`,
     `          ${engines}, policy ${policy}`,
     requestsPerSecond === 0
-      ? "load      none is sent: --load 8 sends 8 chat requests per second"
-      : `load      ${requestsPerSecond} chat requests per second are sent from here; --load 0 sends none`,
+      ? "load      none; --load 8 sends 8 chat requests per second"
+      : `load      ${requestsPerSecond} chat requests per second; --load 0 sends none`,
     "",
     "Try:",
     `  npx espalier try --admin ${adminUrl}`,
-    ...(next && sharing === "mesh" ? ["two turns of a conversation, at two routers: do they meet one engine?"] : []),
+    ...(next && sharing === "mesh" ? ["sends two turns to two routers: both should reach one engine"] : []),
     `  curl -N ${envoy?.url ?? url}/v1/chat/completions -H 'content-type: application/json' \\`,
     `    -d ${quoteForShell(body)}`,
     ...(next && sharing === "mesh"
       ? [
           envoy
-            ? "whichever router Envoy asks, the prompt goes to the engine that has it"
-            : `the same at ${next.url}: whichever router is asked, the prompt goes to the engine that has it`,
+            ? "through either router, the prompt goes to the engine that caches it"
+            : `repeat at ${next.url}: every router finds the engine that caches the prompt`,
         ]
       : []),
     `  npx espalier top --admin ${adminUrl}`,
     `  npx espalier engines --admin ${adminUrl}`,
     `  npx espalier status --admin ${adminUrl}`,
     "",
-    "Ctrl-C ends everything.",
+    "Ctrl-C stops everything.",
   ].join("\n");
 }
 

@@ -1,5 +1,13 @@
 import { readFileSync } from "node:fs";
-import { EspalierError, type HttpClient, hostInUrl, systemClock, wrapText } from "@espalier/core";
+import {
+  EspalierError,
+  type HttpClient,
+  hostInUrl,
+  isLoopback,
+  plainHost,
+  systemClock,
+  wrapText,
+} from "@espalier/core";
 import type { RouterStatus } from "@espalier/server";
 import { type CompiledConfig, parseEnginesFile } from "@espalier/server";
 import { type Command, Option } from "commander";
@@ -18,30 +26,41 @@ import { readVersion } from "./version.ts";
 export function registerDoctor(program: Command): void {
   const command = addCommand(program, "doctor")
     .description(
-      "Reads flags, environment and file as `serve` would, and checks what a router of that configuration needs: this machine, " +
-        "its ports and secrets, the engines with their models, versions, clocks, tokenizers and event sockets, and the other " +
-        "routers. Run it before a router, or beside one. Exits with 1 when something is wrong, and says how to mend it.",
+      "Checks the requirements of a router with this configuration: this machine, " +
+        "ports, secrets, engines (models, versions, clocks, tokenizers, event sockets) and the other " +
+        "routers. Run it before or beside a router. Every failed check tells you how to fix it; exits with 1 if one failed.",
     )
-    .addOption(new Option("--key <key>", "admin key of the routers that run").env("ESPALIER_ADMIN_KEY"))
+    .addOption(
+      new Option(
+        "--admin <url>",
+        "admin address of the running router (default: that of the configuration, if one runs)",
+      ).env("ESPALIER_ADMIN_URL"),
+    )
+    .addOption(new Option("--key <key>", "admin key of running routers").env("ESPALIER_ADMIN_KEY"))
     .option("--json", "print JSON");
   addConfigFlags(command).action(async () => {
-    const { key, json } = command.opts<{ key?: string; json?: boolean }>();
-    const checks = await examine(() => readConfig(command, configFile(command)), key);
+    const { admin, key, json } = command.opts<{ admin?: string; key?: string; json?: boolean }>();
+    const checks = await examine(() => readConfig(command, configFile(command)), admin, key);
     if (json) writeJson(checks);
     else writeResult(describeChecks(checks));
     if (checks.some(({ ok }) => !ok)) process.exitCode = 1;
   });
 }
 
-async function examine(read: () => CompiledConfig, key: string | undefined): Promise<readonly Check[]> {
+async function examine(
+  read: () => CompiledConfig,
+  admin: string | undefined,
+  key: string | undefined,
+): Promise<readonly Check[]> {
   const machine = checkMachine(process.versions.node, openFileLimit());
   const config = attempt(read);
   if (!("effective" in config)) return [...machine, config];
   return withHttpClient(async (http) => {
-    const { router, checks } = await findRunning(config, key, http);
+    const { router, checks } = await findRunning(admin ?? adminUrlOf(config), key, http);
+    if (admin !== undefined && !router && checks.length === 0) checks.push(unanswered(admin));
     const file = readEnginesFile(config);
     const parts = await Promise.all([
-      checkPorts(config, router?.status.url),
+      checkPorts(config, admin === undefined || isHere(admin) ? router?.status.url : undefined),
       checkEngines(config, enginesOf(config, file.engines, await listedEngines(router)), http),
       checkSeeds(config),
       router ? checkRunning(router, readVersion()) : [],
@@ -62,14 +81,14 @@ function attempt(read: () => CompiledConfig): CompiledConfig | Check {
     return read();
   } catch (error) {
     if (!(error instanceof EspalierError)) throw error;
-    return cross("configuration", "", error.message, "`espalier check-config` reads it in the same way");
+    return cross("configuration", "", error.message, "run `espalier check-config` for details");
   }
 }
 
 function checkConfiguration(config: CompiledConfig): readonly Check[] {
   const said = config.warnings.length === 0 ? "valid" : `valid, but: ${config.warnings.join(" ")}`;
   const absent = [...missingTokenizers(config), ...eventWarnings(config)].map((warning) =>
-    cross("tokenizer", "", warning, "--tokenizer names the folder of the model's files"),
+    cross("tokenizer", "", warning, "set --tokenizer to the folder of the model's files"),
   );
   return [tick("configuration", "", said), ...absent];
 }
@@ -80,14 +99,26 @@ const maxBytes = 16_777_216;
 
 interface Running {
   readonly router?: RunningRouter;
-  readonly checks: readonly Check[];
+  readonly checks: Check[];
 }
 
-/** The router that has the admin address of this configuration, if one runs. */
-async function findRunning({ admin }: CompiledConfig, key: string | undefined, http: HttpClient): Promise<Running> {
-  if (admin.port === 0) return { checks: [] };
+/** The admin address of a router of this configuration; undefined where it takes any free port. */
+function adminUrlOf({ admin }: CompiledConfig): string | undefined {
+  if (admin.port === 0) return undefined;
   const host = ["0.0.0.0", "::"].includes(admin.host) ? "127.0.0.1" : admin.host;
-  const adminUrl = `${admin.tls ? "https" : "http"}://${hostInUrl(host)}:${admin.port}`;
+  return `${admin.tls ? "https" : "http"}://${hostInUrl(host)}:${admin.port}`;
+}
+
+const unanswered = (admin: string): Check =>
+  cross("router", admin, "no router answers", "start the router, or set --admin to its admin address");
+
+/** Whether a router at a given address runs on this machine, with the ports of the configuration. */
+const isHere = (admin: string): boolean => URL.canParse(admin) && isLoopback(plainHost(new URL(admin).hostname));
+
+/** The router at an admin address, if one runs there. */
+async function findRunning(address: string | undefined, key: string | undefined, http: HttpClient): Promise<Running> {
+  if (address === undefined) return { checks: [] };
+  const adminUrl = address.replace(/\/$/, "");
   const askedWallMs = systemClock.wallMs();
   try {
     const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
@@ -98,12 +129,12 @@ async function findRunning({ admin }: CompiledConfig, key: string | undefined, h
     } = await http({ url: `${adminUrl}/admin/status`, headers, timeoutMs, maxBytes });
     if (status === 401) {
       return {
-        checks: [cross("router", adminUrl, "asks for its admin key", "--key, or ESPALIER_ADMIN_KEY, gives it")],
+        checks: [cross("router", adminUrl, "requires its admin key", "pass --key or set ESPALIER_ADMIN_KEY")],
       };
     }
     const found = JSON.parse(body) as Partial<RouterStatus>;
     if (typeof found.url !== "string") return { checks: [] };
-    const clock = checkClock(adminUrl, sent.date, askedWallMs, systemClock.wallMs());
+    const clock = [...checkClock(adminUrl, sent.date, askedWallMs, systemClock.wallMs())];
     return { router: { adminUrl, key, status: found as RouterStatus }, checks: clock };
   } catch {
     // Nothing listens there, or another program, which the check of ports tells.
@@ -134,11 +165,11 @@ function readEnginesFile({ enginesFile: path }: CompiledConfig) {
   try {
     return { engines: parseEnginesFile(readFileSync(path, "utf8"), path), checks: [] };
   } catch (error) {
-    return { engines: [], checks: [cross("engines file", path, reasonOf(error), "correct the file, or its path")] };
+    return { engines: [], checks: [cross("engines file", path, reasonOf(error), "fix the file or its path")] };
   }
 }
 
-/** A line for each check, its mend behind it, and the count. Ticks that say the same stand in one line. */
+/** A line for each check, its fix behind it, and the count. Ticks that say the same stand in one line. */
 export function describeChecks(checks: readonly Check[]): string {
   const lines = new Map<string, readonly Check[]>();
   for (const one of checks) {
@@ -146,9 +177,9 @@ export function describeChecks(checks: readonly Check[]): string {
     lines.set(key, [...(lines.get(key) ?? []), one]);
   }
   const described = [...lines.values()].map((same) => {
-    const { check, of, ok, says, mend } = same[0] as Check;
+    const { check, of, ok, says, fix } = same[0] as Check;
     const subject = same.length > 1 ? `${check} (${same.length})` : of === "" ? check : `${check} ${of}`;
-    return wrapText(`${ok ? "✓" : "✗"} ${subject}: ${says}${mend === undefined ? "" : ` → ${mend}`}`, 4);
+    return wrapText(`${ok ? "✓" : "✗"} ${subject}: ${says}${fix === undefined ? "" : ` → ${fix}`}`, 4);
   });
   const wrong = checks.filter(({ ok }) => !ok).length;
   const count = wrong === 0 ? `all ${checks.length} checks passed` : `${wrong} of ${checks.length} checks failed`;

@@ -36,9 +36,9 @@ function columnsOf(engines: readonly Engine[]): readonly TableColumn<Engine>[] {
 
 export function registerEngines(program: Command): void {
   const command = addCommand(program, "engines").description(
-    "Lists the engines of a running router, adds one, takes one out for a while, or removes it. `list` need not be written.",
+    "Lists, adds, drains and removes engines of a running router. Without a subcommand, it lists them.",
   );
-  const list = command.command("list", { isDefault: true }).summary("list the engines with their state and load");
+  const list = command.command("list", { isDefault: true }).summary("list engines with their state and load");
   // Unknown subcommands arrive here.
   list.allowExcessArguments();
   addAdminOptions(list).action(async (options: AdminOptions) => {
@@ -50,8 +50,8 @@ export function registerEngines(program: Command): void {
   });
   registerAdd(command);
   registerRemove(command);
-  registerDrain(command, "drain", true, "give an engine no new requests; those it has may finish");
-  registerDrain(command, "undrain", false, "give an engine new requests again");
+  registerDrain(command, "drain", true, "send an engine no new requests; requests in flight finish");
+  registerDrain(command, "undrain", false, "send an engine new requests again");
 }
 
 const names = ({ commands }: Command): readonly string[] => commands.map((child) => child.name());
@@ -68,16 +68,16 @@ function registerAdd(command: Command): void {
   const child = command
     .command("add")
     .argument("<url>", "the engine's URL")
-    .summary("add an engine; with a mesh, at every router")
+    .summary("add an engine, mesh-wide")
     .description(
-      "Adds an engine until it is removed or all routers have stopped; one that was removed is brought back. What is to last " +
-        "stands in the configuration.",
+      "Adds an engine, or restores a removed one, until it is removed or all routers stop. Put permanent engines " +
+        "into the configuration.",
     )
-    .option("--id <id>", "unique name; host and port of the URL unless given")
-    .option("--model <name>", "a model it serves; repeatable; the engine is asked unless given", collect, [])
+    .option("--id <id>", "unique name (default: host and port of the URL)")
+    .option("--model <name>", "model it serves; repeatable (default: queried from the engine)", collect, [])
     .option("--role <role>", "both, prefill or decode")
     .option("--weight <number>", "relative share of traffic")
-    .option("--label <name=value>", "a label; repeatable", collect, []);
+    .option("--label <name=value>", "label; repeatable", collect, []);
   addAdminOptions(child).action(async (url: string, options: AddOptions) => {
     const { id, model, role, weight, label } = options;
     const written = {
@@ -112,25 +112,22 @@ async function idOf(given: string, options: AdminOptions): Promise<string> {
 function registerRemove(command: Command): void {
   const child = command
     .command("remove")
-    .argument("<id>", "the engine's id, as `engines` lists it, or its URL")
-    .summary("take an engine out for good; with a mesh, at every router")
+    .argument("<id>", "engine id or URL")
+    .summary("remove an engine, mesh-wide")
     .description(
-      "Removes an engine, wherever it is listed, until it is added again or all routers have stopped. Requests that it has " +
-        "are not cut.",
+      "Removes an engine, even a configured one, until it is added again or all routers stop. Requests in flight " +
+        "finish.",
     );
   addAdminOptions(child).action(async (given: string, options: AdminOptions) => {
     const id = await idOf(given, options);
     await askAdmin<undefined>(options, `/admin/engines/${encodeURIComponent(id)}`, { method: "DELETE", json: "" });
     if (options.json) writeJson({ removed: id });
-    else writeResult(`${id} is removed`);
+    else writeResult(`${id} removed`);
   });
 }
 
 function registerDrain(command: Command, name: string, draining: boolean, summary: string): void {
-  const child = command
-    .command(name)
-    .argument("<id>", "the engine's id, as `engines` lists it, or its URL")
-    .summary(summary);
+  const child = command.command(name).argument("<id>", "engine id or URL").summary(summary);
   addAdminOptions(child).action(async (given: string, options: AdminOptions) => {
     const id = await idOf(given, options);
     const path = `/admin/engines/${encodeURIComponent(id)}`;

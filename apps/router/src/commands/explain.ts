@@ -19,29 +19,24 @@ const ownHeaders = ["authorization", "connection", "content-length", "content-ty
 export function registerExplain(program: Command): void {
   const command = addCommand(program, "explain")
     .description(
-      "Has a running router plan a request as if a client had sent it: every candidate with its cost and each term of it, the " +
-        "load, what is known of the prompt there, by which router and since when, and who is left out and why. The request " +
-        "is sent to no engine, and no later decision is another one for it. With --request-id it says what was decided about " +
-        "a request that has been, by whichever router of the mesh: in one sentence, and the candidates with their costs.",
+      "Plans a request on a running router without sending it to an engine: every candidate with its cost terms, " +
+        "load and known prompt blocks, and the excluded engines with the reason. " +
+        "The plan changes no later decision. With --request-id, explains the decision of any router of the mesh about " +
+        "a past request: one sentence, and the candidates with their costs.",
     )
-    .option("--request-id <id>", "x-request-id of the answer to an earlier request")
-    .option("--file <file>", "with the request's body, as a client would send it; - for standard input")
-    .option("--endpoint <name>", "chat, completions, messages, responses, or a path; guessed of the body unless given")
-    .option(
-      "--header <name: value>",
-      "a header of the request, such as `x-session-id: 7`; may be repeated",
-      collect,
-      [],
-    );
+    .option("--request-id <id>", "x-request-id of a past answer")
+    .option("--file <file>", "request body; - reads standard input")
+    .option("--endpoint <name>", "chat, completions, messages, responses, or a path (default: guessed from the body)")
+    .option("--header <name: value>", "request header, such as `x-session-id: 7`; repeatable", collect, []);
   addAdminOptions(command).action(explain);
 }
 
 async function explain(flags: ExplainFlags): Promise<void> {
   const { file, requestId, endpoint, header, json } = flags;
-  if ((file === undefined) === (requestId === undefined)) throw new UsageError("give either --file or --request-id");
+  if ((file === undefined) === (requestId === undefined)) throw new UsageError("pass either --file or --request-id");
   if (file === undefined) {
     if (endpoint !== undefined || header.length > 0)
-      throw new UsageError("--request-id: goes without --endpoint and --header");
+      throw new UsageError("--request-id excludes --endpoint and --header");
     const past = await askAdmin<PastRequest>(flags, `/admin/requests/${encodeURIComponent(requestId!)}`);
     if (json) writeJson(past);
     else writeResult(describePast(past));
@@ -184,7 +179,7 @@ export function describeExplanation(report: ExplainReport): string {
     }
   }
   parts.push(...describeLeftOut(leftOut));
-  if (choice === null) parts.push("no engine can take it\n");
+  if (choice === null) parts.push("no engine can take the request\n");
   return parts.join("\n");
 }
 
@@ -203,7 +198,7 @@ function heading(report: ExplainReport): string {
     `policy    ${policy}${router === null ? "" : `, at router ${router}`}`,
   ];
   if (estimatedPeerTokens > 0) {
-    lines.push(`unseen    ${Math.round(estimatedPeerTokens)} tokens: estimated peer load that is not reported yet`);
+    lines.push(`peers     ${Math.round(estimatedPeerTokens)} tokens: estimated peer load, not yet reported`);
   }
   const { pull } = report;
   if (pull) {
@@ -223,7 +218,7 @@ function splitAndService({ split, service }: ExplainReport): readonly string[] {
   if (service) {
     const due = service.deadlineMs === null ? "" : `, first token due within ${service.deadlineMs} ms`;
     lines.push(`class     ${service.class}${service.tenant === "" ? "" : ` of ${service.tenant}`}${due}`);
-    if (service.isQueued) lines.push("queue     it would wait here first: the choice is as if it were its turn now");
+    if (service.isQueued) lines.push("queue     the request would wait; the choice assumes its turn is now");
   }
   return lines;
 }
@@ -272,7 +267,7 @@ const loadColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "to prefill (tokens)", value: ({ load }) => load.own.pendingPrefillTokens },
   { header: "others in flight", value: ({ load }) => load.others?.inFlight },
   { header: "others to prefill (tokens)", value: ({ load }) => load.others?.pendingPrefillTokens },
-  { header: "heard (ms ago)", value: ({ load }) => (load.others?.inFlight ? load.others.ageMs : undefined) },
+  { header: "received (ms ago)", value: ({ load }) => (load.others?.inFlight ? load.others.ageMs : undefined) },
 ];
 
 /** How far candidates are, where that is known of any. */

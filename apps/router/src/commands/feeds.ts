@@ -31,8 +31,8 @@ function columnsOf(feeds: readonly FeedReport[]): readonly TableColumn<FeedRepor
 
 export function registerFeeds(program: Command): void {
   const command = addCommand(program, "feeds").description(
-    "Lists the targets and pools whose KV events a running router reads, or another one of its mesh for it: live (complete), partial (holes), replaying, stale (not " +
-      "known to be current) or off. Engines that publish none are not listed.",
+    "Lists the targets and pools whose KV events this router or a peer reads: live (complete), partial (gaps), replaying, stale (may be " +
+      "outdated) or off. Engines that publish no events are not listed.",
   );
   addAdminOptions(command).action(async (options: AdminOptions) => {
     const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(options, "/admin/feeds");

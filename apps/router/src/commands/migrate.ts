@@ -18,15 +18,15 @@ export function registerMigrate(program: Command): void {
   const sources = Object.entries(migrationSources).map(([name, { reads }]) => `${name} (${reads})`);
   addCommand(program, "migrate")
     .description(
-      "Translates another router's configuration into one for `serve`, on standard output. What is not the same here is " +
-        "listed on standard error, and in the result as comments: why, and what to do instead.",
+      "Translates another router's configuration for `serve` and prints it. Differences are " +
+        "listed on standard error and as comments in the result, with the alternative.",
     )
     .argument(
       "<input...>",
-      "the other router's flags, after --; or a file with its command line, its chart's values or its configuration; - for standard input",
+      "the other router's flags after --, or a file with its command line, chart values or configuration; - reads standard input",
     )
-    .requiredOption("--from <name>", `the other router: ${sources.join(", ")}`)
-    .option("--json", "print JSON: the configuration, and what became of each thing of the other one")
+    .requiredOption("--from <name>", `source router: ${sources.join(", ")}`)
+    .option("--json", "print JSON: the configuration and the outcome of each setting")
     .action(migrate);
 }
 

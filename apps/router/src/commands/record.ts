@@ -33,23 +33,20 @@ const usualEnding = ".jsonl.gz";
 export function registerRecord(program: Command): void {
   addCommand(program, "record")
     .description(
-      "Writes the live traffic of running routers as a trace, for simulate and replay: when requests came, tokens in and out, and " +
-        "numbers in place of their blocks, sessions and tenants. No text leaves a router, and the numbers mean nothing outside " +
-        "the recording. Ctrl-C ends it early with a whole file.",
+      "Records live traffic as a trace for simulate and replay: arrival times, token counts, and " +
+        "salted numbers for blocks, sessions and tenants. No text leaves a router. " +
+        "Ctrl-C stops early with a complete file.",
     )
     .addOption(
-      new Option(
-        "--admin <url>",
-        `admin address of a router; may be repeated, to record several (default: ${usualAdmin})`,
-      )
+      new Option("--admin <url>", `admin address of a router; repeatable (default: ${usualAdmin})`)
         .argParser(collect)
         .env("ESPALIER_ADMIN_URL"),
     )
     .addOption(new Option("--key <key>", "admin key").env("ESPALIER_ADMIN_KEY"))
-    .option("--minutes <n>", "how long, at most a day", "10")
+    .option("--minutes <n>", "duration in minutes, at most 1440", "10")
     .option(
       "--out <file>",
-      `the trace, a file that does not exist yet; gzipped where the name ends in .gz (default: ${usualName}${usualEnding}, or with a number where that exists)`,
+      `new file; gzipped if it ends in .gz (default: ${usualName}${usualEnding}, numbered if that exists)`,
     )
     .option("--model <name>", "only requests for this model")
     .option("--json", "print JSON")
@@ -70,9 +67,7 @@ async function record(flags: RecordFlags): Promise<void> {
   const { requests, models, skipped, isFull, lost } = recording;
   for (const note of lost) writeNote(note);
   if (isFull)
-    writeNote(
-      `it ended early: ${recordLimits.requests} requests or ${recordLimits.bytes / 1e9} GB are all that is kept`,
-    );
+    writeNote(`stopped early: the limit is ${recordLimits.requests} requests or ${recordLimits.bytes / 1e9} GB`);
   if (json) writeJson({ file: out, ...recording, ...fleet });
   else if (requests > 0) {
     const left = skipped === 0 ? "" : `, ${skipped} left out`;
@@ -82,7 +77,7 @@ async function record(flags: RecordFlags): Promise<void> {
     const { engines, routers } = fleet;
     writeResult(`espalier simulate --trace ${out} --engines ${engines} --routers ${routers} --what-if engines+1`);
   }
-  if (requests === 0) writeNote("no request came");
+  if (requests === 0) writeNote("no requests recorded");
   if (requests === 0 || lost.length === admins.length) process.exitCode = 1;
 }
 

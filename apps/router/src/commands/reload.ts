@@ -6,9 +6,9 @@ import { addCommand } from "./command-list.ts";
 
 export function registerReload(program: Command): void {
   const command = addCommand(program, "reload").description(
-    "Has a running router read its configuration again, as SIGHUP and a change of its file do. What can change while it runs " +
-      "applies at once; the rest is named and waits for a restart. Exits with 1, and changes nothing, when the " +
-      "configuration is not valid.",
+    "Reloads the configuration of a running router, as SIGHUP or a change of its file does. Reloadable settings " +
+      "apply at once; others are listed and need a restart. Exits with 1, and changes nothing, if the " +
+      "configuration is invalid.",
   );
   addAdminOptions(command).action(async (options: AdminOptions) => {
     const outcome = await askAdmin<ReloadOutcome>(options, "/admin/reload", { method: "POST", json: "{}" });
@@ -20,8 +20,8 @@ export function registerReload(program: Command): void {
 
 /** @returns lines to print */
 export function describeReload({ applied, needsRestart, error }: ReloadOutcome): string {
-  if (error) return `not reloaded, the old configuration stays: ${error.message}`;
-  const lines = [applied.length === 0 ? "nothing new to apply" : `applied: ${applied.join(", ")}`];
-  if (needsRestart.length > 0) lines.push(`waits for a restart: ${needsRestart.join(", ")}`);
+  if (error) return `not reloaded, previous configuration in use: ${error.message}`;
+  const lines = [applied.length === 0 ? "no changes" : `applied: ${applied.join(", ")}`];
+  if (needsRestart.length > 0) lines.push(`needs a restart: ${needsRestart.join(", ")}`);
   return lines.join("\n");
 }

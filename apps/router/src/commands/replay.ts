@@ -24,45 +24,41 @@ import { addCommand } from "./command-list.ts";
 export function registerReplay(program: Command): void {
   addCommand(program, "replay")
     .description(
-      "Sends the requests of a trace over HTTP and prints what a client saw: time to first token, inter-token " +
-        "latency, throughput, share of prompt tokens found in a cache, errors. Without --url it starts its own engines " +
-        "and routers, fresh for each policy; --speed then scales their clock with the arrivals, and the results are in " +
-        "their seconds. Exits with 1 when a run had no request that succeeded.",
+      "Sends the requests of a trace over HTTP and prints client metrics: time to first token, inter-token " +
+        "latency, throughput, cached share of prompt tokens, errors. Without --url, starts simulated engines " +
+        "and routers, fresh for each policy; --speed then scales their clock too, and results are in " +
+        "simulated seconds. Exits with 1 if a run had no successful request.",
     )
     .optionsGroup("Trace:")
     .requiredOption("--trace <file>", `${traceFormats.join(", ")}; may be gzipped`)
-    .addOption(oneOf(new Option("--format <name>", "detected from the first line unless given"), traceFormats))
+    .addOption(oneOf(new Option("--format <name>", "trace format (default: detected)"), traceFormats))
     .option("--requests <n>", "only the first n requests")
     .option("--speed <x>", "trace seconds per real second", "1")
     .option(
       "--closed <users>",
-      "closed loop: that many users, each sending its next request when the last has ended; in a claude-code trace, " +
-        "each works through whole sessions, with their times to think",
+      "closed loop with this many users, each with one request at a time; in a claude-code trace, " +
+        "each user runs whole sessions with think times",
     )
     .option(
       "--starts <rate>",
-      "of a claude-code trace: begin so many sessions per trace second, at random times (default: all at once)",
+      "claude-code traces: sessions started per trace second, at random times (default: all at once)",
     )
-    .option("--seed <n>", "of arrival jitter and invented text", "1")
-    .addOption(sloOption("what an answer has to keep to count as goodput"))
+    .option("--seed <n>", "seed of arrival jitter and generated text", "1")
+    .addOption(sloOption("objectives that an answer must meet to count as goodput"))
     .addOption(
       oneOf(
         new Option(
           "--prompts <form>",
-          "send invented prompts as chat text or as token ids (default: tokens, text with --url)",
+          "send generated prompts as chat text or token ids (default: tokens; with --url, text)",
         ),
         promptForms,
       ),
     )
-    .optionsGroup("Endpoints that run already:")
-    .option(
-      "--url <url>",
-      "address for clients, of a router or an engine; may be repeated, requests go to them in turn",
-      collect,
-    )
+    .optionsGroup("Existing endpoints:")
+    .option("--url <url>", "client address of a router or engine; repeatable, used in turn", collect)
     .addOption(new Option("--api-key <key>", "sent as Authorization: Bearer").env("ESPALIER_REPLAY_API_KEY"))
-    .option("--model <name>", "model to ask for", "sim-model")
-    .optionsGroup("Its own fleet:")
+    .option("--model <name>", "model name", "sim-model")
+    .optionsGroup("Simulated fleet:")
     .option(
       "--policy <names>",
       `policies to compare, separated by commas: ${policyNames.join(", ")}`,
@@ -70,14 +66,16 @@ export function registerReplay(program: Command): void {
     )
     .option(
       "--kv-events <states>",
-      "whether the engines tell what they cache: on, off, or on,off for a run of each with policies that look at it",
+      "KV events of the engines: on, off, or on,off for a run of each (policies that use them)",
       "on,off",
     )
     .option("--engines <n>", "simulated engines", "8")
     .option("--routers <n>", "routers in front of them", "1")
-    .option("--sharing <ways>", `what they share: ${sharings.join(", ")}, or both for a run of each`, "mesh")
-    .addOption(oneOf(new Option("--preset <name>", "what the engines are like"), presetNames).default("h100-32b-tp2"))
-    .option("--blocks <n>", "KV blocks of an engine, in place of the preset's")
+    .option("--sharing <ways>", `state that routers share: ${sharings.join(", ")}, or both for a run of each`, "mesh")
+    .addOption(
+      oneOf(new Option("--preset <name>", "GPU and model of the engines"), presetNames).default("h100-32b-tp2"),
+    )
+    .option("--blocks <n>", "KV blocks per engine (default: the preset's)")
     .optionsGroup("Output:")
     .option("--json", "print JSON instead of a table")
     .action(async (flags: ReplayFlags) => replay(flags));

@@ -31,7 +31,7 @@ const maxProcesses = 64;
 
 export function registerServe(program: Command): void {
   const command = addCommand(program, "serve").description(
-    "Runs a router until SIGTERM or Ctrl-C. On the first signal it drains: open answers may finish; the second one stops it at once. SIGHUP reads the configuration again, as a change of its file does. With --processes, all of that goes for each of them.",
+    "Runs a router until SIGTERM or Ctrl-C. The first signal drains it: answers in flight finish. A second signal stops it at once. SIGHUP reloads the configuration, as a change of its file does. With --processes, all of that goes for each of them.",
   );
   // For `espalier demo`, whose routers the user may kill: the page shows how.
   command.addOption(new Option("--demo").hideHelp());
@@ -147,7 +147,7 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
   const logger = levelled.child(fields);
   outliveRejections(logger);
   const file = source.file && resolve(source.file);
-  logger.info(file ? "configuration read" : "configuration read, without a file", { file });
+  logger.info(file ? "configuration read" : "no configuration file; using flags, environment and defaults", { file });
   for (const warning of config.warnings) logger.warn(warning);
   for (const problem of missingTokenizers(config)) logger.error(problem);
   const dashboard = dashboardPage(config, isDemo);
@@ -176,12 +176,9 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
  */
 function outliveRejections(logger: Logger): void {
   process.on("unhandledRejection", (error) =>
-    logger.error(
-      "a promise was rejected that nobody holds: a defect of the router or of a plugin; the router goes on",
-      {
-        error,
-      },
-    ),
+    logger.error("unhandled promise rejection: a defect of the router or of a plugin; continuing", {
+      error,
+    }),
   );
 }
 

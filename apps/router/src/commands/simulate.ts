@@ -48,78 +48,67 @@ import { addCommand } from "./command-list.ts";
 export function registerSimulate(program: Command): void {
   addCommand(program, "simulate")
     .description(
-      "Runs whole fleets in virtual time: the routers' own policies, index and mesh over modelled engines, links and " +
-        "clients. Runs are made in parallel processes; the table has the medians over seeds. " +
-        "The gap to one all-knowing router is found by a run of that, and the policy random is always compared as well. " +
-        "Exits with 1 when a run failed, or had no request that succeeded. With worst-case in place of a scenario, it says " +
-        "how far each policy is behind the best one at worst, over all that policies are judged by. With ablation, it " +
-        "says what each part of the default policy earns there.",
+      "Simulates fleets in virtual time: the router's own policies, index and mesh over modelled engines, links and " +
+        "clients. Runs use parallel processes; tables show medians over seeds. " +
+        "Each comparison includes the policy random and one omniscient router. " +
+        "Exits with 1 if a run failed or had no successful request. worst-case instead of a scenario shows " +
+        "how far each policy falls behind the best one, at worst, over all scenarios; ablation shows " +
+        "the effect of each part of the default policy.",
     )
     .argument(
       "[scenario]",
-      "what is run: one of --list, or a file of your own (.json); worst-case judges policies by all of them, ablation the parts of the default policy",
+      "scenario of --list, or a .json file; worst-case compares policies over all scenarios, ablation parts of the default policy",
     )
     .optionsGroup("Scenario:")
-    .option("--list", "show the scenarios")
+    .option("--list", "list the scenarios")
     .option("--variant <names>", "variants of the scenario, separated by commas, or all")
-    .option("--trace <file>", "a trace of your own, or the one that the scenario replays; may be gzipped")
-    .addOption(
-      oneOf(new Option("--format <name>", "of the trace; detected from its first line unless given"), traceFormats),
-    )
-    .option(
-      "--fleet <file>",
-      "a fleet of your own, as JSON: engines, routers, preset, parameters, perEngine, topology, cells",
-    )
+    .option("--trace <file>", "trace to replay; may be gzipped")
+    .addOption(oneOf(new Option("--format <name>", "trace format (default: detected)"), traceFormats))
+    .option("--fleet <file>", "fleet as JSON: engines, routers, preset, parameters, perEngine, topology, cells")
     .option("--requests <n>", "only the first n requests")
-    .option("--duration <time>", "send for so long, for example 60s, in place of the scenario's own time")
-    .option("--load <shares>", "shares of the knee, which is found first, for example 0.5,0.85")
-    .option("--users <counts>", "numbers of users of a closed loop, for example 50,200,800")
-    .option("--knee-of <policy>", "the policy whose knee that is (default: the scenario's last)")
+    .option("--duration <time>", "sending time, such as 60s (default: the scenario's)")
+    .option("--load <shares>", "loads as shares of the knee, which is measured first, such as 0.5,0.85")
+    .option("--users <counts>", "closed-loop users, such as 50,200,800")
+    .option("--knee-of <policy>", "policy that defines the knee (default: the scenario's last)")
     .addOption(
       oneOf(
         new Option(
           "--admission <mode>",
-          "whether requests wait in routers while engines are busy (default: as the scenario says)",
+          "whether routers queue requests while engines are busy (default: the scenario's)",
         ),
         ["on", "off"],
       ),
     )
-    .addOption(sloOption("what routers go by, and an answer has to keep to count as goodput"))
+    .addOption(sloOption("objectives that routers work towards and an answer must meet to count as goodput"))
     .optionsGroup("Compare:")
     .option("--policy <names>", `separated by commas, or all: ${simulatedPolicies.join(", ")}`)
-    .option("--plugins <files>", "modules with policies of your own, separated by commas; --policy may name those too")
-    .option("--routers <counts>", "numbers of routers, for example 1,2,4,8")
-    .option("--engines <counts>", "numbers of engines")
-    .option("--sharing <ways>", `what routers share: ${sharings.join(", ")} (default: mesh)`)
-    .option(
-      "--links <models>",
-      "of the mesh: real, with every router's own journals and links, or delays (default: real)",
-    )
+    .option("--plugins <files>", "modules with custom policies for --policy, separated by commas")
+    .option("--routers <counts>", "router counts, such as 1,2,4,8")
+    .option("--engines <counts>", "engine counts")
+    .option("--sharing <ways>", `state that routers share: ${sharings.join(", ")} (default: mesh)`)
+    .option("--links <models>", "mesh model: real (journals and links of every router) or delays (default: real)")
     .option(
       "--what-if <changes>",
-      "what each change of the fleet would do to the times: engines+4, routers-1, policy=NAME, sharing=none; separated by commas",
+      "fleet changes to compare, separated by commas: engines+4, routers-1, policy=NAME, sharing=none",
     )
     .option(
       "--link-delay <times>",
-      "one way between two routers, for example 50ms,150ms; prints the ratio to routers that share nothing, too (default: 0.5ms)",
+      "one-way delays between routers, such as 50ms,150ms; also prints the ratio to sharing nothing (default: 0.5ms)",
     )
-    .option("--seeds <n>", "runs of each with the seeds 1 to n (default: 1)")
+    .option("--seeds <n>", "runs with seeds 1 to n (default: 1)")
     .optionsGroup("Output:")
     .option("--json", "print JSON instead of tables")
     .option("--plot <file>", "write an SVG of TTFT, load and cached shares")
-    .option("--write-trace <file>", "write the scenario's requests as a trace, for replay over HTTP, and run nothing")
-    .option("--jobs <n>", "runs at a time (default: as many as there are cores)")
+    .option("--write-trace <file>", "write the scenario's requests as a trace for replay, without a run")
+    .option("--jobs <n>", "parallel runs (default: one per core)")
     .option(
       "--report",
-      "run all scenarios, or the named one, and write the result of each into docs/benchmarks; 30 minutes at most. " +
-        "With ablation: write docs/benchmarks/ablation.md",
+      "run all scenarios, or the named one, and write each result into docs/benchmarks, in at most 30 minutes. " +
+        "ablation writes docs/benchmarks/ablation.md",
     )
-    .option("--quick", "a report, or worst-case, in at most 3 minutes; ablation with the same cases")
-    .option(
-      "--only <scenarios>",
-      "of worst-case and ablation: the scenarios by which policies are judged, separated by commas",
-    )
-    .option("--without <parts>", "of ablation: the parts to leave out, separated by commas (default: each)")
+    .option("--quick", "a report, worst-case or ablation in at most 3 minutes")
+    .option("--only <scenarios>", "worst-case and ablation: scenarios to include, separated by commas")
+    .option("--without <parts>", "ablation: parts to leave out, separated by commas (default: each)")
     .action(async (name: string | undefined, flags: SimulateFlags) => simulate(name, flags));
 }
 

@@ -9,11 +9,11 @@ import { addCommand } from "./command-list.ts";
 
 export function registerStatus(program: Command): void {
   const command = addCommand(program, "status").description(
-    "Asks a running router whether it is ready, and why not, and what it shares with which others: members, how far " +
-      "behind they are, whether their state agrees, traffic, and who reads which engine's events. Exits with 1 when it " +
+    "Shows the readiness of a running router and the state of its mesh: members, lag, " +
+      "convergence, traffic, and the reader of each engine's events. Exits with 1 if the router " +
       "is not ready.",
   );
-  const watched = "again every so many seconds, 2 unless given, until Ctrl-C; with --json one line each time";
+  const watched = "refresh every this many seconds (default: 2); with --json, one line per refresh";
   addAdminOptions(command)
     .option("--watch [seconds]", watched)
     .action(async (options: StatusOptions) => {
@@ -62,8 +62,8 @@ function describe(status: RouterStatus): string {
     ...goodputLines(status.goodput),
   ];
   const { error, needsRestart } = status.lastReload ?? {};
-  if (error) lines.push(`config    its last reload failed, the one before is in force: ${error.message}`);
-  if (needsRestart?.length) lines.push(`config    waits for a restart: ${needsRestart.join(", ")}`);
+  if (error) lines.push(`config    last reload failed, previous configuration in use: ${error.message}`);
+  if (needsRestart?.length) lines.push(`config    needs a restart: ${needsRestart.join(", ")}`);
   for (const member of status.mesh?.members ?? []) lines.push(...warningsOf(member, status));
   const text = wrapText(lines.join("\n"), labelColumns);
   return status.mesh === null ? text : [text, "", describeMesh(status.mesh)].join("\n");

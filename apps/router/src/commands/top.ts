@@ -19,10 +19,11 @@ const periodMs = 1_000;
 export function registerTop(program: Command): void {
   const command = addCommand(program, "top")
     .description(
-      "Shows routers and engines of a running fleet, once a second: requests that run and wait, cached share, use of the KV cache, " +
-        "requests per second, time to the first byte and per output token, goodput. It follows the other routers that the first one names. q ends it.",
+      "Shows routers and engines once a second: running and waiting requests, cached share, KV cache usage, " +
+        "requests per second, time to first byte and per output token, goodput. Includes the peers of the given router. " +
+        "Press q to quit.",
     )
-    .option("--once", "print one frame, of one second; also when the output is no terminal");
+    .option("--once", "print one frame of one second; implied if the output is no terminal");
   addAdminOptions(command).action(async (flags: TopFlags) => {
     if (flags.json && !flags.once) throw new UsageError("--json needs --once");
     const signal = abortOnSignal();
@@ -277,6 +278,6 @@ export function describeFrame({ seconds, routers, engines }: TopFrame, lines = N
   return [
     layOutTable(routers, routerColumns),
     layOutTable(shown, [...engineColumns, ...ofRouters]) + more,
-    wrapText(lines === Number.POSITIVE_INFINITY ? explained : `${explained}; q ends`, 0),
+    wrapText(lines === Number.POSITIVE_INFINITY ? explained : `${explained}; q quits`, 0),
   ].join("\n");
 }

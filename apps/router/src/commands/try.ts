@@ -30,12 +30,12 @@ interface TryFlags extends AdminOptions {
 export function registerTry(program: Command): void {
   const command = addCommand(program, "try")
     .description(
-      "Sends two turns of a conversation to two routers of a running fleet, and says which engine each met and how much of " +
-        "the prompt was cached there. When no router answers at the usual address, it starts two, with four simulated engines.",
+      "Sends two turns of a conversation to two routers and shows the engine and the cached tokens of each. " +
+        "If no router answers at the default address, starts two with four simulated engines.",
     )
-    .option("--url <url>", "a router's address for clients, in place of those that --admin names; repeatable", collect)
-    .option("--model <name>", "the model to ask; the first one that the router serves unless given")
-    .option("--api-key <key>", "a client's key, where routers ask for one");
+    .option("--url <url>", "client address of a router, instead of --admin; repeatable", collect)
+    .option("--model <name>", "model (default: the first one served)")
+    .option("--api-key <key>", "client API key");
   addAdminOptions(command).action(async (flags: TryFlags) => {
     const mayStart = flags.url === undefined && command.getOptionValueSource("admin") === "default";
     const signal = abortOnSignal();
@@ -59,7 +59,7 @@ async function withFleet<Result>(flags: TryFlags, mayStart: boolean, signal: Abo
     throw error;
   });
   if (found) return use(found);
-  writeNote(`no router answers at ${flags.admin}: two routers and four simulated engines are started for this`);
+  writeNote(`no router answers at ${flags.admin}; starting two routers and four simulated engines`);
   const model = flags.model ?? "sim-model";
   const shape = { count: 4, preset: "h100-32b-tp2", speed: 1, port: 0, kvEvents: true };
   return withLocalFleet(

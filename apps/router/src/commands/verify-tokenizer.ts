@@ -20,12 +20,12 @@ const listedRows = 20;
 export function registerVerifyTokenizer(program: Command): void {
   addCommand(program, "verify-tokenizer")
     .description(
-      "Has an engine tokenize texts and chats on which tokenizers are likely to differ, and compares its tokens with those " +
-        "that this router would make of the same. Exits with 1 when one differs.",
+      "Tokenizes difficult texts and chats on an engine and with the model's files, and compares the tokens. " +
+        "Exits with 1 if one differs.",
     )
-    .requiredOption("--model <folder>", "with the model's tokenizer.json, tokenizer_config.json and chat template")
-    .requiredOption("--engine <url>", "an engine that serves the model")
-    .option("--name <model>", "the model's name at the engine; the first that it lists unless given")
+    .requiredOption("--model <folder>", "folder with tokenizer.json, tokenizer_config.json and chat template")
+    .requiredOption("--engine <url>", "engine that serves the model")
+    .option("--name <model>", "model name at the engine (default: the first listed)")
     .option("--json", "print JSON instead of a table")
     .action(async (flags: VerifyFlags) => verify(flags));
 }
@@ -52,8 +52,8 @@ async function firstModel(http: HttpClient, url: string): Promise<string> {
 }
 
 function describe(rows: readonly VerifyRow[], different: readonly VerifyRow[], hasTemplate: boolean): string {
-  const compared = `${rows.length - different.length} of ${rows.length} prompts have the same tokens`;
-  const template = hasTemplate ? "" : "\nthe model's files have no chat template: chats were not compared";
+  const compared = `${rows.length - different.length} of ${rows.length} prompts match`;
+  const template = hasTemplate ? "" : "\nno chat template found: chats were not compared";
   if (different.length === 0) return compared + template;
   const table = layOutTable(different.slice(0, listedRows), [
     { header: "prompt", value: (row) => row.case },

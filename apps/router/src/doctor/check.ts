@@ -9,13 +9,13 @@ export interface Check {
   readonly ok: boolean;
   readonly says: string;
   /** What to do, in one line; only where it is not ok. */
-  readonly mend?: string;
+  readonly fix?: string;
 }
 
 export const tick = (check: string, of: string, says: string): Check => ({ check, of, ok: true, says });
 
-export const cross = (check: string, of: string, says: string, mend: string): Check => ({
-  ...{ check, of, ok: false, says, mend },
+export const cross = (check: string, of: string, says: string, fix: string): Check => ({
+  ...{ check, of, ok: false, says, fix },
 });
 
 /** The message of an error, with what the system said in its cause. */
@@ -37,9 +37,9 @@ export function checkClock(
   const thereMs = Date.parse(date ?? "");
   if (Number.isNaN(thereMs)) return [];
   const behindMs = Math.max(0, askedWallMs - (thereMs + 1_000), thereMs - nowWallMs);
-  if (behindMs <= maxSkewMs) return [tick("clock", of, "agrees with this machine's")];
-  const says = `differs from this machine's by ${Math.round(behindMs / 1_000)} s`;
-  return [cross("clock", of, says, "have both machines follow one time server (NTP)")];
+  if (behindMs <= maxSkewMs) return [tick("clock", of, "in sync with this machine")];
+  const says = `${Math.round(behindMs / 1_000)} s off this machine's clock`;
+  return [cross("clock", of, says, "synchronize both machines with NTP")];
 }
 
 const connectTimeoutMs = 2_000;

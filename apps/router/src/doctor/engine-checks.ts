@@ -50,19 +50,19 @@ async function checkEngine(config: CompiledConfig, engine: CheckedEngine, http: 
   const asked = await askModels(config, engine, http);
   const failed = (check: Check): Found => ({ url, checks: [check], models: [], version: undefined });
   if ("failure" in asked) {
-    return failed(cross("engine", url, asked.failure, "start it, correct its URL, or open the way to it"));
+    return failed(cross("engine", url, asked.failure, "start the engine, fix its URL, or open the network path"));
   }
   const { status, headers, body } = asked;
   if (status === 401 || status === 403) {
-    return failed(cross("engine", url, `asks for a key (${status})`, "set engine-api-key of its pool"));
+    return failed(cross("engine", url, `requires an API key (${status})`, "set `engine-api-key` of its pool"));
   }
   const models = status === 200 ? modelIds(body) : [];
   if (models.length === 0) {
-    const says = `answers /v1/models with ${status} and no model`;
-    const mend = url.endsWith("/v1")
-      ? "leave out the /v1 at the end of its URL: paths begin with it"
-      : "is this an engine? Its port is that of its HTTP API";
-    return failed(cross("engine", url, says, mend));
+    const says = `/v1/models answers ${status} without a model`;
+    const fix = url.endsWith("/v1")
+      ? "remove /v1 from its URL; the router adds it"
+      : "check that the URL is an engine's HTTP API";
+    return failed(cross("engine", url, says, fix));
   }
   const version = (await versionOf(http, url)) ?? undefined;
   const missing = wanted.filter((model) => !models.includes(model));
@@ -70,7 +70,12 @@ async function checkEngine(config: CompiledConfig, engine: CheckedEngine, http: 
   const served =
     missing.length === 0
       ? tick("engine", url, serves)
-      : cross("engine", url, `${serves}, not ${missing.join(", ")}`, "correct its models, or its --served-model-name");
+      : cross(
+          "engine",
+          url,
+          `${serves}, not ${missing.join(", ")}`,
+          "fix `models` of the engine, or its --served-model-name",
+        );
   const clock = checkClock(url, headers.date, askedWallMs, systemClock.wallMs());
   return { url, models, version, checks: [served, ...clock, ...(await checkEvents(config, engine, http))] };
 }
@@ -115,13 +120,13 @@ async function checkEvents(
   const given = spec && sourceBySpec(spec, 0);
   const sources = given ? [given] : await findEventSources(http, url);
   const dialled = sources?.filter(({ mode }) => mode === "connect") ?? [];
-  if (sources?.length === 0) return [tick("kv events", url, "publishes none: what it caches is predicted")];
+  if (sources?.length === 0) return [tick("kv events", url, "none published; cache contents are predicted")];
   const published = (given ? [] : (sources ?? [])).map((source) => ("rank" in source ? source.rank : 0));
   const isOther = firstRank !== undefined && published[0] !== firstRank;
   if (published.length > 0 && (published.length !== ranks || isOther)) {
-    const entry = `its entry has ${ranks} from ${firstRank ?? published[0]}`;
-    const says = `publishes KV events of the ranks ${published.join(", ")}; ${entry}`;
-    return [cross("kv events", url, says, "correct `ranks` and `first-rank` of the engine")];
+    const entry = `configured: ${ranks} from ${firstRank ?? published[0]}`;
+    const says = `publishes KV events of ranks ${published.join(", ")}; ${entry}`;
+    return [cross("kv events", url, says, "fix `ranks` and `first-rank` of the engine")];
   }
   const endpoints = dialled.flatMap(({ endpoint, replayEndpoint }) => [
     endpoint,
@@ -134,8 +139,8 @@ async function checkSocket(check: string, endpoint: string): Promise<Check> {
   const { hostname, port } = new URL(endpoint.replace(/^tcp:/, "http:"));
   const failure = await tryConnection(plainHost(hostname), Number(port || 80));
   if (failure === undefined) return tick(check, endpoint, "accepts connections");
-  const mend = "have the engine publish at an address that routers reach (tcp://*:PORT), and open the port";
-  return cross(check, endpoint, failure, mend);
+  const fix = "publish at an address that routers can reach (tcp://*:PORT), and open the port";
+  return cross(check, endpoint, failure, fix);
 }
 
 const checkPools = ({ kvPools }: CompiledConfig): Promise<readonly Check[]> =>
@@ -148,9 +153,9 @@ function checkVersions(found: readonly Found[]): readonly Check[] {
     const known = found.filter(({ models: served, version }) => served.includes(model) && version !== undefined);
     const versions = [...new Set(known.map(({ version }) => version))];
     if (known.length < 2) return [];
-    if (versions.length === 1) return [tick("versions", model, `all ${known.length} engines have ${versions[0]}`)];
+    if (versions.length === 1) return [tick("versions", model, `all ${known.length} engines run ${versions[0]}`)];
     return [
-      cross("versions", model, `its engines have ${versions.join(", ")}`, "give all engines of a model one version"),
+      cross("versions", model, `engines run ${versions.join(", ")}`, "run one version for all engines of a model"),
     ];
   });
 }
@@ -168,17 +173,17 @@ async function checkTokenizers(
     // Configurations name folders of the machine that they are for; check-config tells of those that are absent.
     if (!existsSync(join(path, "tokenizer.json"))) return [];
     const of = `${model} at ${url}`;
-    const mend = `\`espalier verify-tokenizer --model ${path} --engine ${url}\` shows where; take the engine's files`;
+    const fix = `\`espalier verify-tokenizer --model ${path} --engine ${url}\` shows the difference; use the engine's files`;
     try {
       const { rows: compared } = await compareTokenizer({
         ...{ http, url, model },
         files: await loadTokenizerFiles(path),
       });
       const same = compared.filter(({ ok }) => ok).length;
-      if (same === compared.length) return [tick("tokenizer", of, `${same} prompts have the engine's tokens`)];
-      return [cross("tokenizer", of, `${same} of ${compared.length} prompts have the engine's tokens`, mend)];
+      if (same === compared.length) return [tick("tokenizer", of, `${same} prompts match the engine's tokens`)];
+      return [cross("tokenizer", of, `${same} of ${compared.length} prompts match the engine's tokens`, fix)];
     } catch (error) {
-      return [cross("tokenizer", of, reasonOf(error), mend)];
+      return [cross("tokenizer", of, reasonOf(error), fix)];
     }
   });
   return (await Promise.all(checks)).flat();

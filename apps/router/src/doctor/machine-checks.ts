@@ -8,20 +8,20 @@ const oldestNode = 24;
 
 /** Node's version and the limit of open files. */
 export function checkMachine(node: string, openFiles: number): readonly Check[] {
-  const files = openFiles === Number.POSITIVE_INFINITY ? "unlimited, or unknown" : `${openFiles} at once`;
+  const files = openFiles === Number.POSITIVE_INFINITY ? "unlimited or unknown" : `${openFiles} at once`;
   return [
     Number.parseInt(node, 10) < oldestNode
       ? cross("node", "", `${node} is too old`, `install Node ${oldestNode} or newer`)
       : tick("node", "", node),
     openFiles < wantedOpenFiles
-      ? cross("open files", "", files, "raise it: `ulimit -n 65536`, or LimitNOFILE=65536 of the systemd unit")
+      ? cross("open files", "", files, "raise the limit: `ulimit -n 65536`, or LimitNOFILE=65536 in systemd")
       : tick("open files", "", files),
   ];
 }
 
 /** Whether the ports of the listeners are free here. @param running the URL of the router that has them already */
 export async function checkPorts(config: CompiledConfig, running: string | undefined): Promise<readonly Check[]> {
-  if (running !== undefined) return [tick("ports", "", `in use by the router that runs here, at ${running}`)];
+  if (running !== undefined) return [tick("ports", "", `in use by the running router at ${running}`)];
   const { listen, admin, mesh, endpointPicker: picker } = config;
   const listeners = [
     { name: "listen", ...listen },
@@ -34,8 +34,8 @@ export async function checkPorts(config: CompiledConfig, running: string | undef
     listeners.map(async ({ name, host, port }) => {
       const failure = await tryListen(host, port);
       if (failure === undefined) return tick("port", `${host}:${port}`, `free, for ${name}`);
-      const mend = `\`lsof -i :${port}\` shows who has it; --${name}-port takes another`;
-      return cross("port", `${host}:${port}`, `not free for ${name}: ${failure}`, mend);
+      const fix = `\`lsof -i :${port}\` shows the process; --${name}-port sets another port`;
+      return cross("port", `${host}:${port}`, `in use, needed for ${name}: ${failure}`, fix);
     }),
   );
 }
@@ -56,14 +56,12 @@ const leastDistinct = 8;
 export function checkSecret({ mesh }: Pick<CompiledConfig, "mesh">): readonly Check[] {
   if (mesh.backend !== "peers") return [];
   if (mesh.secret === undefined) {
-    const says = mesh.tls ? "none: certificates authenticate routers" : `none: the mesh listens at ${mesh.host} only`;
+    const says = mesh.tls ? "none; certificates authenticate routers" : `none; the mesh listens on ${mesh.host} only`;
     return [tick("secret", "mesh.secret", says)];
   }
   const secret = mesh.secret.reveal();
   if (new Set(secret).size >= leastDistinct) {
     return [tick("secret", "mesh.secret", `set, ${secret.length} characters`)];
   }
-  return [
-    cross("secret", "mesh.secret", "is easy to guess", "take `openssl rand -base64 32`, the same for all routers"),
-  ];
+  return [cross("secret", "mesh.secret", "too weak", "use `openssl rand -base64 32`, the same for all routers")];
 }

@@ -52,8 +52,8 @@ async function resolved(name: string, resolve: () => Promise<readonly string[]>)
     const found = await resolve();
     return { checks: [tick("dns", name, `${found.length} found: ${found.slice(0, 4).join(", ")}`)], found };
   } catch (error) {
-    const mend = "correct the name, or create its record (in Kubernetes: a headless Service)";
-    return { checks: [cross("dns", name, reasonOf(error), mend)], found: [] };
+    const fix = "fix the name or create its record (in Kubernetes, a headless Service)";
+    return { checks: [cross("dns", name, reasonOf(error), fix)], found: [] };
   }
 }
 
@@ -69,23 +69,23 @@ async function checkPeers(config: CompiledConfig, addresses: readonly string[]):
   return probes.map(checkPeer);
 }
 
-const mends: Readonly<Record<string, string>> = {
-  secret: "give all routers the same mesh.secret; accepted-secrets bridges a rotation",
-  "cluster-name": "give all routers of the mesh the same mesh.cluster",
-  "fleet-seed": "give all routers the same prefix.seed",
-  "block-size": "give all routers the same prefix.block-size",
-  "protocol-version": "bring both to one version of Espalier",
-  refused: "start the router, or take the address out of mesh.seeds",
+const fixes: Readonly<Record<string, string>> = {
+  secret: "set the same mesh.secret on all routers; use accepted-secrets during a rotation",
+  "cluster-name": "set the same mesh.cluster on all routers",
+  "fleet-seed": "set the same prefix.seed on all routers",
+  "block-size": "set the same prefix.block-size on all routers",
+  "protocol-version": "run one version of Espalier on both",
+  refused: "start the router, or remove the address from mesh.seeds",
 };
 
 function checkPeer(probe: RouterProbe): Check {
   const { address } = probe;
   if (probe.kind === "agrees") {
-    return tick("router", address, `${probe.router} has the same cluster, secret, seed and block size`);
+    return tick("router", address, `${probe.router}: cluster, secret, seed and block size match`);
   }
   const kind = probe.kind === "rejected" ? probe.reason : probe.kind;
-  const says = probe.kind === "rejected" ? `refuses a link: ${probe.detail}` : `cannot be reached (${probe.kind})`;
-  return cross("router", address, says, mends[kind] ?? "start the router, and open the way to its mesh port");
+  const says = probe.kind === "rejected" ? `link refused: ${probe.detail}` : `unreachable (${probe.kind})`;
+  return cross("router", address, says, fixes[kind] ?? "start the router, and open its mesh port");
 }
 
 /** A router that runs with this configuration. */
@@ -122,7 +122,14 @@ export async function checkRunning(
         checkConfig(`${router} at ${admin}`, own, config),
       ];
     } catch (error) {
-      return [cross("router", `${router} at ${admin}`, reasonOf(error), "give all routers one admin key, for --key")];
+      return [
+        cross(
+          "router",
+          `${router} at ${admin}`,
+          reasonOf(error),
+          "use one admin key for all routers and pass it with --key",
+        ),
+      ];
     }
   });
   const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(optionsFor(adminUrl), "/admin/feeds");
@@ -138,14 +145,14 @@ export async function checkRunning(
 
 /** What a running router could not share, because it shares as much of its kind as it may. */
 function checkNotes({ kind, count }: { readonly kind: string; readonly count: number }): Check {
-  const mend = "serve fewer models and adapters with one mesh: a router shares what it knows of 256";
-  return cross("notes", kind, `${count} were not shared with other routers: too many of this kind`, mend);
+  const fix = "serve fewer models and adapters per mesh: routers share estimates for 256";
+  return cross("notes", kind, `${count} shared estimates dropped: limit reached`, fix);
 }
 
 /** What operators said of engines and no router knows any more, because they said as much later. */
 function checkRegistry({ kind, count }: { readonly kind: string; readonly count: number }): Check {
-  const mend = "name engines alike when they come again: routers remember what operators said of 16,384";
-  return cross("registry", kind, `${count} of this kind were dropped for later ones`, mend);
+  const fix = "reuse engine ids: routers keep 16,384 operator entries";
+  return cross("registry", kind, `${count} entries dropped: limit reached`, fix);
 }
 
 /** Feeds that are listed of each reason. */
@@ -160,20 +167,20 @@ function checkFeeds(feeds: readonly FeedReport[]): readonly Check[] {
   }
   if (targetsByReason.size === 0) {
     const holes = [...new Set(feeds.filter(({ state }) => state === "partial").map(({ reason }) => reason))];
-    const lack = holes.length === 0 ? "" : `; some lack blocks: ${holes.join(", ")}`;
-    return [tick("feeds", "", `the KV events of ${feeds.length} targets can be used${lack}`)];
+    const lack = holes.length === 0 ? "" : `; some are incomplete: ${holes.join(", ")}`;
+    return [tick("feeds", "", `KV events of ${feeds.length} targets are usable${lack}`)];
   }
   return [...targetsByReason].map(([why, targets]) => {
     const left = targets.length - namedFeeds;
     const of = targets.slice(0, namedFeeds).join(", ") + (left > 0 ? ` and ${left} more` : "");
-    const mend = "raise `ulimit -n`, correct the endpoint, or give prefix.block-size the engine's block size";
-    return cross("feeds", of, `KV events cannot be used: ${why}`, mend);
+    const fix = "raise `ulimit -n`, fix the endpoint, or set prefix.block-size to the engine's block size";
+    return cross("feeds", of, `KV events unusable: ${why}`, fix);
   });
 }
 
 function checkVersion(of: string, there: string | null, here: string): Check {
   if (there === here) return tick("version", of, here);
-  return cross("version", of, `runs ${there ?? "an unknown version"}, this is ${here}`, "update the older one");
+  return cross("version", of, `runs ${there ?? "an unknown version"}, expected ${here}`, "upgrade the older one");
 }
 
 function checkConfig(
@@ -183,7 +190,7 @@ function checkConfig(
 ): Check {
   const keys = [...new Set([...Object.keys(own), ...Object.keys(theirs)])].filter((key) => !ownSections.has(key));
   const different = keys.filter((key) => !isDeepStrictEqual(own[key], theirs[key]));
-  if (different.length === 0) return tick("configuration", of, "the same as that of the router here");
-  const says = `differs from that of the router here: ${different.join(", ")}`;
-  return cross("configuration", of, says, "give all routers one file; --config and a restart, or `espalier reload`");
+  if (different.length === 0) return tick("configuration", of, "matches this router's");
+  const says = `differs from this router's: ${different.join(", ")}`;
+  return cross("configuration", of, says, "use one file for all routers, then restart or run `espalier reload`");
 }

@@ -14,7 +14,7 @@ import { subscribe } from "./subscribe.ts";
 import type { Channel, LinkEnd } from "./wire/link-frames.ts";
 
 /** How long a router looks for peers before it continues without them. */
-const defaultGraceMs = 3_000;
+export const defaultGraceMs = 3_000;
 const ratesPeriodMs = 1_000;
 /**
  * A restarted router whose epoch peers have seen raises it by a random amount up to this. A peer that refused it may
@@ -125,7 +125,7 @@ export class Mesh implements Backend, LinkObserver {
         hears: (router, other) => this.#membership.linksOf(router).has(other),
         epochOf: (router) => this.#membership.member(router)?.origin.epoch,
       },
-      isLooking: () => this.#readiness.isLooking,
+      mayComeMore: () => this.#readiness.isLooking || (this.#readiness.mayWait && this.#lacksLink()),
       ...(exchangeLimits && { limits: exchangeLimits }),
     });
     this.#readiness = new Readiness({
@@ -256,6 +256,13 @@ export class Mesh implements Backend, LinkObserver {
 
   #hasTriedAll(): boolean {
     return this.#seeds.isResolved && this.#seeds.addresses().every((address) => this.#answered.has(address));
+  }
+
+  /** Whether a living router has no link now: of two that dial each other at once one link ends, and others break. */
+  #lacksLink(): boolean {
+    const linked = new Set(this.#links.links().map(({ peer }) => peer.origin.router));
+    const isLiving = ({ state }: Member): boolean => state === "alive" || state === "suspect";
+    return this.members().some((member) => isLiving(member) && !linked.has(member.origin.router));
   }
 
   #memberChanged({ member, before, isForgotten }: MembershipChange): void {

@@ -232,6 +232,37 @@ describe("readiness", () => {
       router.replica.documents.state("journal/default/a/1")?.clock;
     cluster.until(() => clockAt(c) === clockAt(cluster.router("a")), 15_000);
   });
+
+  /**
+   * Symptom: a router that started beside one with state was ready within a second, without any of it. Mechanism: two
+   * routers dial each other, and one of the two links ends; or a network ends one. Its loss failed the request for state,
+   * and no other peer was linked at that moment, so the request was given up as one that nobody can answer.
+   */
+  it("waits for state from a router whose link has just broken", async () => {
+    await meshOf("a");
+    const { replica } = cluster.router("a");
+    replica.state.add("x:1");
+    cluster.time.advance(2_000);
+    cluster.network.setSpeed({ delayMs: 20 });
+    const c = await cluster.add("c");
+    cluster.until(() => c.replica.activeImports === 1, 1_000);
+    cluster.network.reset(addressOf("a"), addressOf("c"));
+    cluster.until(() => isReady(c), 5_000);
+    expect(c.replica.aborted).toBe(1);
+    expect(c.replica.state).toContain("x:1");
+    expect(c.replica.unavailable).toEqual([]);
+  });
+
+  it("comes without state where the only router that had some dies meanwhile", async () => {
+    await meshOf("a");
+    cluster.router("a").replica.state.add("x:1");
+    cluster.network.setSpeed({ delayMs: 20 });
+    const c = await cluster.add("c");
+    cluster.until(() => c.replica.activeImports === 1, 1_000);
+    await cluster.kill("a");
+    expect(cluster.until(() => isReady(c), 5_000)).toBeLessThan(4_000);
+    expect(c.replica.unavailable).toEqual([{ targets: undefined, from: undefined }]);
+  });
 });
 
 describe("members that go", () => {

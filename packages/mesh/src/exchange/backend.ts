@@ -87,8 +87,13 @@ export class Readiness {
     return this.#elapsedMs < this.#options.graceMs && !this.#options.hasTriedAll();
   }
 
+  /** Whether a router that has state, and cannot be reached just now, is worth waiting for. */
+  get mayWait(): boolean {
+    return !this.#isReady && this.#elapsedMs < 2 * this.#options.graceMs;
+  }
+
   get waitingFor(): readonly string[] {
-    if (this.#isReady || this.#elapsedMs >= 2 * this.#options.graceMs) return this.#ready();
+    if (!this.mayWait) return this.#ready();
     if (this.isLooking) return [this.#options.lookingFor ?? "peers"];
     const waiting = Object.entries(this.#options.conditions).filter(([, isMet]) => !isMet());
     return waiting.length === 0 ? this.#ready() : waiting.map(([name]) => name);

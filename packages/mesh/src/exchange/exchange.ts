@@ -30,8 +30,8 @@ interface ExchangeDeps extends ProcessPorts {
   readonly replica: ReplicaPorts;
   readonly peers: MeshPeers;
   readonly limits?: Partial<ExchangeLimits>;
-  /** Whether more peers may still be found. */
-  isLooking(): boolean;
+  /** Whether more peers may still be found, or come back. */
+  mayComeMore(): boolean;
 }
 
 /**
@@ -231,7 +231,7 @@ export class Exchange {
 
   /** More peers may still be found, or a peer has not said yet what it has. */
   #mayComeMore(): boolean {
-    if (this.#deps.isLooking()) return true;
+    if (this.#deps.mayComeMore()) return true;
     return [...this.#links].some((link) => this.#documents.peer(link)?.goals === undefined);
   }
 

@@ -2,7 +2,7 @@ import { type Cancel, EspalierError, type GaugeSeries } from "@espalier/core";
 import type { Backend, BackendDescription } from "../exchange/backend.ts";
 import type { ExchangeLimits } from "../exchange/exchange-parts.ts";
 import type { ProcessPorts } from "../link/link.ts";
-import { createMesh, type Mesh } from "../mesh.ts";
+import { createMesh, defaultGraceMs, type Mesh } from "../mesh.ts";
 import { type Origin, originKey } from "../origin.ts";
 import type { Member, ReplicaPorts } from "../replica-ports.ts";
 import { subscribe } from "../subscribe.ts";
@@ -34,6 +34,8 @@ export interface RedisBackendOptions extends ProcessPorts {
   readonly blockSizeTokens: number;
   /** Where this router is; undefined if that is not said. */
   readonly region?: string | undefined;
+  /** How long a router that has just started waits for Redis and looks for the routers in it, in milliseconds. */
+  readonly graceMs?: number;
   /** CPU time that this process has used, in milliseconds. Default: none. */
   readonly cpuMs?: () => number;
   readonly limits?: Partial<RedisLimits>;
@@ -109,7 +111,6 @@ class RedisBackend implements Backend {
       seeds: [],
       found: this.#seeds(),
       resolve: async (host) => [host],
-      graceMs: limits.redisTimeoutMs,
       isCutOff: () => this.#isCutOff,
       linkLimits: { queueBytes: limits.queueBytes, maxPeers: limits.maxMembers },
       membershipLimits: { maxMembers: limits.maxMembers },
@@ -176,8 +177,8 @@ class RedisBackend implements Backend {
     const waiting = this.#mesh.waitingFor;
     if (this.#hasLooked || waiting.length === 0) return waiting;
     if (this.#isIdTaken) return ["router id"];
-    const waitedMs = this.#options.clock.nowMs() - this.#startMs;
-    return this.#isStarted && waitedMs >= this.#limits.redisTimeoutMs ? [] : ["redis"];
+    const { clock, graceMs = defaultGraceMs } = this.#options;
+    return this.#isStarted && clock.nowMs() - this.#startMs >= graceMs ? [] : ["redis"];
   }
 
   setDraining(isDraining: boolean): void {

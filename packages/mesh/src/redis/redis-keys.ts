@@ -71,8 +71,6 @@ export const defaultRedisLimits = {
   renewMs: 500,
   /** After Redis was away, routers that are not linked again yet count as alive for so long. */
   graceMs: 3_000,
-  /** Longest wait of a router that has just started for Redis and the routers in it. */
-  redisTimeoutMs: 5_000,
   /** A command without an answer for so long ends the connection. */
   commandTimeoutMs: 1_500,
   connectTimeoutMs: 1_000,

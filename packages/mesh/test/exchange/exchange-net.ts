@@ -17,7 +17,7 @@ class Node {
   readonly replica: LogReplica;
   readonly exchange: Exchange;
   readonly links = new Map<string, NetLink>();
-  isLooking = false;
+  mayComeMore = false;
   /** What it says it can do; an older router can do nothing more. */
   readonly capabilities = ["notes"];
 
@@ -41,7 +41,7 @@ class Node {
       logger: this.logger,
       meter,
       limits,
-      isLooking: () => this.isLooking,
+      mayComeMore: () => this.mayComeMore,
     });
   }
 }

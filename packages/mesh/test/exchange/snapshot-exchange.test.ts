@@ -86,13 +86,13 @@ describe("a router that joins", () => {
     const net = new ExchangeNet();
     net.add("a");
     net.add("b");
-    for (const { isLooking } of net.nodes.values()) expect(isLooking).toBe(false);
-    for (const node of net.nodes.values()) node.isLooking = true;
+    for (const { mayComeMore } of net.nodes.values()) expect(mayComeMore).toBe(false);
+    for (const node of net.nodes.values()) node.mayComeMore = true;
     net.connect("a", "b");
     net.time.advance(2_000);
     expect(net.node("a").replica.unavailable).toEqual([]);
     expect(net.node("a").exchange.conditions.snapshot()).toBe(false);
-    for (const node of net.nodes.values()) node.isLooking = false;
+    for (const node of net.nodes.values()) node.mayComeMore = false;
     net.time.advance(500);
     for (const { replica, exchange } of net.nodes.values()) {
       expect(replica.unavailable).toEqual([{ targets: undefined, from: undefined }]);
@@ -109,9 +109,9 @@ describe("a router that joins", () => {
   it("is sent nothing by one that joins itself", () => {
     const net = new ExchangeNet();
     const a = net.add("a");
-    a.isLooking = true;
+    a.mayComeMore = true;
     fill(a.replica, 3);
-    net.add("b").isLooking = true;
+    net.add("b").mayComeMore = true;
     net.connect("a", "b");
     net.time.advance(1_000);
     expect(a.replica.given).toEqual([]);

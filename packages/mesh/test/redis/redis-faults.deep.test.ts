@@ -82,9 +82,9 @@ testWithRedis("a server that stops answering until all leases lapsed loses nobod
 testWithRedis("a router starts without Redis, is used after a while, and joins when Redis is there", async () => {
   const server = await redisForTest();
   await server.kill();
-  const node = await startNode(server, "a", { limits: { redisTimeoutMs: 600_000 } });
+  const node = await startNode(server, "a", { graceMs: 600_000 });
   expect(node.backend.waitingFor).toContain("redis");
-  const hasty = await startNode(server, "c", { limits: { redisTimeoutMs: 0 } });
+  const hasty = await startNode(server, "c", { graceMs: 0 });
   expect(hasty.backend.waitingFor).toEqual([]);
   node.replica.write("early");
   await server.restart();

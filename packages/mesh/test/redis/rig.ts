@@ -21,6 +21,7 @@ export interface NodeOptions {
   readonly url?: string;
   readonly limits?: Partial<RedisLimits>;
   readonly exchangeLimits?: Partial<ExchangeLimits>;
+  readonly graceMs?: number;
   /** Sets up the replica before the backend starts. */
   readonly prepare?: (replica: FakeReplica) => void;
 }
@@ -53,6 +54,7 @@ export function makeNode(server: CommandedRedis, id: string, options: NodeOption
     random: createSeededRandom(id.charCodeAt(id.length - 1)),
     logger,
     meter,
+    ...(options.graceMs !== undefined && { graceMs: options.graceMs }),
     limits: options.limits ?? {},
     exchangeLimits: options.exchangeLimits ?? {},
   });

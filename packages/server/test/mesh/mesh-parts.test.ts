@@ -101,8 +101,7 @@ test("a router that drains says so to the others", async () => {
 });
 
 describe("what links are made of", () => {
-  const backendOf = (mesh: object) => {
-    const time = createVirtualTime();
+  const backendOf = (mesh: object, time = createVirtualTime()) => {
     const { replica } = createLoneReplica(time);
     return createBackend({
       ...{ config: configOf({ ...mesh }), replica, random: createSeededRandom(1), ...time },
@@ -126,6 +125,18 @@ describe("what links are made of", () => {
       kind: "redis",
       address: null,
     });
+  });
+
+  // Symptom: `mesh.join-grace` did nothing with Redis. Mechanism: the backend had a limit of its own in its place, of 5 s.
+  test("Redis that is away is waited for as long as mesh.join-grace says", async () => {
+    const time = createVirtualTime();
+    const backend = backendOf({ "redis-url": "redis://127.0.0.1:1", "join-grace": "20s" }, time);
+    ends.push(() => backend.stop());
+    await backend.start();
+    time.advance(19_999);
+    expect(backend.waitingFor).toEqual(["redis"]);
+    time.advance(1);
+    expect(backend.waitingFor).toEqual([]);
   });
 
   test("a certificate that cannot be read is told with its path, before anything listens", () => {

@@ -159,7 +159,7 @@ const meshSection = section("How routers share load and the state of engine cach
   ),
   "join-grace": duration({
     description:
-      "How long a starting router looks for other routers. It waits at most as long again for their state, and then reports ready without it.",
+      "How long a starting router looks for other routers, and for Redis if they share state through it. It waits at most as long again for their state, and then reports ready without it.",
     default: "3s",
     minimum: "0s",
     maximum: "10m",

@@ -4,6 +4,7 @@ import {
   emptyHistory,
   latestOf,
   maxPoints,
+  objectivesText,
   recentOf,
   requestRateOf,
   seriesOf,
@@ -37,11 +38,13 @@ test("routers are added up; of medians the mean by requests counts, of the rest 
     ...{ refusedPerS: tenS(2), cutPerS: tenS(0.5) },
     ...{ requestsPerS: tenS(3), failedPerS: tenS(1), promptTokensPerS: tenS(100), cachedTokensPerS: tenS(100) },
     ...{ firstByteP50Ms: tenS(100), firstByteP99Ms: tenS(900), waiting: tenS(2), eventLagMs: tenS(null) },
+    ...{ tpotP50Ms: tenS(20), tpotP99Ms: tenS(40), keptPerS: tenS(2), missedPerS: tenS(1) },
   });
   const other = answer({
     ...{ refusedPerS: tenS(1), cutPerS: tenS(0) },
     ...{ requestsPerS: tenS(1), failedPerS: tenS(0), promptTokensPerS: tenS(300), cachedTokensPerS: tenS(0) },
     ...{ firstByteP50Ms: tenS(500), firstByteP99Ms: tenS(600), waiting: tenS(1), eventLagMs: tenS(4) },
+    ...{ tpotP50Ms: tenS(60), tpotP99Ms: tenS(70), keptPerS: tenS(1), missedPerS: tenS(0) },
   });
   const series = seriesOf(
     [one, other].map((each) => addHistory(emptyHistory, each, nowMs)),
@@ -53,6 +56,23 @@ test("routers are added up; of medians the mean by requests counts, of the rest 
   expect([requestsPerS, failedPerS, cachedShare, firstByteP99Ms, waiting, eventLagMs].map(last)).toEqual([
     ...[4, 1, 0.25, 900, 3, 4],
   ]);
+  expect([series.tpotP50Ms, series.tpotP99Ms, series.goodputShare].map(last)).toEqual([30, 70, 0.75]);
+});
+
+test("goodput names the objectives, each pair of them once; of nothing measured there is no share", () => {
+  const history = (...goodput: readonly object[]) => addHistory(emptyHistory, { ...answer({}), goodput }, nowMs);
+  const objectives = (model: string, ttftMs: number | null, tpotMs: number | null) => ({ model, ttftMs, tpotMs });
+  const text = (...goodput: readonly object[]) => objectivesText(seriesOf([history(...goodput)], nowMs).objectives);
+  expect(text()).toBe("");
+  expect(text(objectives("a", 2_000, 50))).toBe("first token in 2.0 s, then 50 ms per token");
+  expect(text(objectives("a", 500, null))).toBe("first token in 500 ms");
+  expect(text(objectives("a", null, 30))).toBe("30 ms per token");
+  expect(text(objectives("a", null, null))).toBe("no objectives");
+  expect(text(objectives("", null, null), objectives("a", 500, 20), objectives("b", 500, 20))).toMatch(/^first token/);
+  expect(text(objectives("a", 500, 20), objectives("b", 500, 30))).toBe("by 2 pairs of objectives");
+  const both = [history(objectives("a", 500, 20)), history(objectives("a", 500, 20))];
+  expect(seriesOf(both, nowMs).objectives).toHaveLength(1);
+  expect(last(seriesOf(both, nowMs).goodputShare)).toBeNull();
 });
 
 test("where no router has a point there is a gap, and a share of nothing is none", () => {
@@ -82,10 +102,18 @@ test("the last minute in whole requests, each kind by itself; and the rate of on
     refusedPerS: minutes(1),
     failedPerS: minutes(0.5),
     cutPerS: minutes(0.1),
+    ...{ keptPerS: minutes(3), missedPerS: minutes(0.8) },
   };
   const history = addHistory(emptyHistory, answer(columns), nowMs);
-  expect(recentOf([history, history], nowMs)).toEqual({ requests: 488, refused: 122, failed: 61, cut: 12 });
-  expect(recentOf([], nowMs)).toEqual({ requests: 0, refused: 0, failed: 0, cut: 0 });
+  expect(recentOf([history, history], nowMs)).toEqual({
+    requests: 488,
+    refused: 122,
+    failed: 61,
+    cut: 12,
+    kept: 366,
+    missed: 98,
+  });
+  expect(recentOf([], nowMs)).toEqual({ requests: 0, refused: 0, failed: 0, cut: 0, kept: 0, missed: 0 });
   expect([requestRateOf(history, nowMs), requestRateOf(emptyHistory, nowMs)]).toEqual([4, null]);
 });
 

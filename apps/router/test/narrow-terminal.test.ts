@@ -85,7 +85,16 @@ test("a router among others fits, and so does why it is not ready", async () => 
     },
     ...{ draining: false, inFlight: 0, engines: 1, usableEngines: 1, mesh, lastReload: null },
     totals: { requests: 1_000_000, answered: 950_000, refused: 10_000, failed: 999, cut: 123, cancelled: 38_878 },
-    goodput: [{ model: "a-model-with-a-long-name", class: "interactive", kept: 940_000, missed: 20_000 }],
+    goodput: [
+      {
+        model: "a-model-with-a-long-name",
+        class: "interactive",
+        kept: 940_000,
+        missed: 20_000,
+        ttftMs: 2_000,
+        tpotMs: 50,
+      },
+    ],
     models: Array.from({ length: 12 }, (_, at) => `model-number-${at}`),
   };
   const text = await shown(registerStatus, "status", status);

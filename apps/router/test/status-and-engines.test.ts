@@ -13,9 +13,9 @@ const status = {
   inFlight: 7,
   totals: { requests: 1_011, answered: 1_000, refused: 7, failed: 2, cut: 1, cancelled: 1 },
   goodput: [
-    { model: "tiny", class: "chat", kept: 990, missed: 10 },
-    { model: "big", class: "", kept: 1, missed: 1 },
-    { model: "", class: "", kept: 0, missed: 2 },
+    { model: "tiny", class: "chat", kept: 990, missed: 10, ttftMs: 500, tpotMs: 30 },
+    { model: "big", class: "", kept: 1, missed: 1, ttftMs: null, tpotMs: null },
+    { model: "", class: "", kept: 0, missed: 2, ttftMs: null, tpotMs: null },
   ],
   engines: 3,
   usableEngines: 2,
@@ -30,9 +30,9 @@ test("a router that is ready: its state in a few lines, exit code 0", async () =
   expect(stdout).toBe(
     "ready\nversion   0.1.0, settings 0a1b2c3d\nengines   2 of 3 usable\nmodels    tiny, large\nin flight 7\n" +
       "requests  1000 answered, 7 refused, 2 failed, 1 cut, 1 cancelled by their clients\n" +
-      "goodput   99.0 % of 1000 requests kept their objectives (tiny, class chat)\n" +
-      "goodput   50.0 % of 2 requests kept their objectives (big)\n" +
-      "goodput   0.0 % of 2 requests kept their objectives (refused before their model was known)\n",
+      "goodput   99.0 % of 1000 requests (tiny, class chat; 500ms to the first token, 30ms per token after it)\n" +
+      "goodput   50.0 % of 2 requests (big; no objectives)\n" +
+      "goodput   2 more requests were refused before their model was known\n",
   );
   expect(exitCode).toBeUndefined();
 });

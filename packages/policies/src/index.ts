@@ -24,7 +24,14 @@ export type { PolicyEntry, PolicyOption } from "./definition.ts";
 export { hashString } from "./hash.ts";
 export { requestLoad } from "./load.ts";
 export { defaultTierCredits, matchedInAll } from "./match.ts";
-export { compareWith, defaultObjectives, type Kept, type Objectives, timePerOutputTokenMs } from "./objectives.ts";
+export {
+  compareWith,
+  defaultObjectives,
+  type Kept,
+  noObjectives,
+  type Objectives,
+  timePerOutputTokenMs,
+} from "./objectives.ts";
 export { createHashRing, type HashRing, maxIdlePoints, maxPointsPerCandidate } from "./pickers/hash-ring.ts";
 export { createLeastCostPicker } from "./pickers/least-cost.ts";
 export { betterOfTwo, maxRotationSlots } from "./policies/basic-policies.ts";

@@ -9,6 +9,9 @@ export interface Objectives {
 /** Those of an interactive chat. */
 export const defaultObjectives: Objectives = { ttftMs: 2_000, tpotMs: 50 };
 
+/** Every answer keeps these. */
+export const noObjectives: Objectives = { ttftMs: Number.POSITIVE_INFINITY, tpotMs: Number.POSITIVE_INFINITY };
+
 /** Times of an answer, in milliseconds; NaN for what there was none of. */
 interface AnswerTimes {
   readonly firstTokenMs: number;

@@ -1,5 +1,5 @@
 import { EspalierError, silentMeter } from "@espalier/core";
-import { defaultObjectives } from "@espalier/policies";
+import { defaultObjectives, noObjectives } from "@espalier/policies";
 import { describe, expect, test } from "vitest";
 import { createRequestMetrics, maxGoodputRows } from "../src/data-plane/request-metrics.ts";
 import { goodputOf, goodputOfRefusal } from "../src/request/goodput.ts";
@@ -34,7 +34,10 @@ function measure(end: Partial<RequestEnd>, endMs = 1_700, { className, expectedO
 
 describe("a stream", () => {
   test("is measured by its first token and by the time of each one after it", () => {
-    expect(measure({})).toEqual({ model: "m", className: "default", result: "kept", tpotMs: 20 });
+    expect(measure({})).toEqual({
+      ...{ model: "m", className: "default", result: "kept", tpotMs: 20 },
+      objectives: defaultObjectives,
+    });
     expect(measure({ firstByteMs: 3_000 }, 3_500)?.result).toBe("kept");
     expect(measure({ firstByteMs: 3_001 }, 3_501)?.result).toBe("ttft_missed");
     expect(measure({}, 2_001)?.result).toBe("tpot_missed");
@@ -73,7 +76,7 @@ test("what the tier or an engine failed kept nothing; what the client cancelled,
 });
 
 test("a request that the router refused before it knew the model kept nothing, unless it is one that generates nothing", () => {
-  const refused = { model: "", className: "", result: "failed", tpotMs: Number.NaN };
+  const refused = { model: "", className: "", objectives: noObjectives, result: "failed", tpotMs: Number.NaN };
   expect(goodputOfRefusal("chat", "refused")).toEqual(refused);
   expect(goodputOfRefusal("responses", "failed")).toEqual(refused);
   expect(goodputOfRefusal("chat", "answered")).toBeUndefined();
@@ -88,11 +91,16 @@ test("pairs of model and class beyond the bound are in the totals only, and know
     ...{ requestId: "r", model: "m", status: 200, outcome: "answered", error: undefined, engine: "e", attempts: 1 },
     ...{ durationMs: 1_000, promptTokens: 1, completionTokens: 1, cachedTokens: 0 },
   };
+  const objectives = { ttftMs: 2_000, tpotMs: Number.POSITIVE_INFINITY };
   const end = (model: string): void =>
-    metrics.finished("chat", answer, 100, { model, className: "c", result: "kept", tpotMs: 20 });
+    metrics.finished("chat", answer, 100, { model, className: "c", objectives, result: "kept", tpotMs: 20 });
   for (let number = 0; number <= maxGoodputRows; number++) end(`m${number}`);
   end("m0");
   expect(metrics.goodput()).toHaveLength(maxGoodputRows);
-  expect(metrics.goodput()[0]).toEqual({ model: "m0", class: "c", kept: 2, missed: 0 });
+  expect(metrics.goodput()[0]).toEqual({
+    ...{ model: "m0", class: "c", kept: 2, missed: 0 },
+    ttftMs: 2_000,
+    tpotMs: null,
+  });
   expect(metrics.totals).toMatchObject({ kept: maxGoodputRows + 2, missed: 0, streams: maxGoodputRows + 2 });
 });

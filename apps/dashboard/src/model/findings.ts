@@ -64,6 +64,11 @@ const movedMs = 60_000;
 const refusedMs = 120_000;
 /** Failed requests are an alarm from this share of all on. */
 const alarmShare = 0.01;
+/** More than this share of answers that miss their objectives is reported, of so many requests at least. */
+const lateShare = 0.1;
+const leastMeasured = 20;
+/** Requests that were answered, but missed their objectives. */
+const late = ({ missed, failed, cut, refused }: Recent): number => Math.max(0, missed - failed - cut - refused);
 
 const refusals: Readonly<Record<string, { readonly says: string; readonly next: string }>> = {
   secret: { says: "it has another mesh secret", next: "Give all routers the same `mesh.secret`." },
@@ -156,6 +161,20 @@ const rules = [
       rejecting.length > 0
         ? `The queue of ${few(rejecting, "classes")} rejects requests: add engines, or send less.`
         : "No queue rejected them: look at `limits`, API keys and the engines' own answers in the router's log.",
+  }),
+  rule({
+    name: "missed_objectives",
+    finds: ({ isLive, recent }) =>
+      when(
+        isLive &&
+          recent.kept + recent.missed >= leastMeasured &&
+          late(recent) > lateShare * (recent.kept + recent.missed),
+      ),
+    level: "note",
+    says: (_, { recent }) =>
+      `${formatCount(late(recent))} of ${count(recent.kept + recent.missed, "request")} missed their objectives in the last minute: late first tokens, or slow ones after.`,
+    next: () =>
+      "The `result` label of `espalier_slo_requests_total` says which objective they miss. Add engines, or set `slo` to what your users need.",
   }),
   rule({
     name: "lost_routers",

@@ -1,5 +1,6 @@
 import { addEvents, type FleetEvent, readEvents } from "./events.ts";
-import { asList, asNumber, asNumberOrNull, asObject, listOf, objectOf } from "./read-json.ts";
+import { formatMs } from "./format.ts";
+import { asList, asNumber, asNumberOrNull, asObject, asText, listOf, objectOf } from "./read-json.ts";
 
 /** One second of one router. Null where nothing was measured. */
 type HistoryPoint = ReturnType<typeof readPoint>;
@@ -14,24 +15,34 @@ const pointFields = {
   outputTokensPerS: asNumber,
   firstByteP50Ms: asNumberOrNull,
   firstByteP99Ms: asNumberOrNull,
+  tpotP50Ms: asNumberOrNull,
+  tpotP99Ms: asNumberOrNull,
+  keptPerS: asNumber,
+  missedPerS: asNumber,
   waiting: asNumber,
   eventLagMs: asNumberOrNull,
 };
 
 const readPoint = objectOf(pointFields);
 
+/** What the requests of a model and class have to keep; null for no objective. The model is empty where it was not known. */
+export type Objectives = ReturnType<typeof readObjectives>;
+
+const readObjectives = objectOf({ model: asText, class: asText, ttftMs: asNumberOrNull, tpotMs: asNumberOrNull });
+
 /** Points of a router by the second, on the page's clock, since the Unix epoch. */
 export interface History {
   readonly points: ReadonlyMap<number, HistoryPoint>;
   /** On the page's clock, the oldest first. */
   readonly events: readonly FleetEvent[];
+  readonly objectives: readonly Objectives[];
   /** Where the next points begin, on the router's clock. */
   readonly latestMs: number;
   /** By how much that is ahead of the page's. */
   readonly aheadMs: number;
 }
 
-export const emptyHistory: History = { points: new Map(), events: [], latestMs: 0, aheadMs: 0 };
+export const emptyHistory: History = { points: new Map(), events: [], objectives: [], latestMs: 0, aheadMs: 0 };
 
 /** Points of the plots: fifteen minutes of one a second. */
 export const maxPoints = 900;
@@ -55,7 +66,8 @@ export function addHistory(history: History, answer: unknown, nowMs: number): Hi
   for (const second of points.keys()) if (second < oldest || points.size > 2 * maxPoints) points.delete(second);
   const fresh = readEvents(columns.events).map((event) => ({ ...event, atMs: event.atMs - ahead }));
   const events = addEvents(history.events, fresh, nowMs - maxPoints * 1_000);
-  return { points, events, latestMs: Math.max(history.latestMs, ...at.slice(-1)), aheadMs: ahead };
+  const objectives = listOf(readObjectives)(columns.goodput).filter(({ model }) => model !== "");
+  return { points, events, objectives, latestMs: Math.max(history.latestMs, ...at.slice(-1)), aheadMs: ahead };
 }
 
 /** The lines of the plots: times in seconds since the Unix epoch, and a value for each, null for a gap. */
@@ -87,15 +99,39 @@ export function seriesOf(histories: readonly History[], nowMs: number) {
     firstByteP50Ms: line(({ weight, weightedP50 }) => (weight > 0 ? weightedP50 / weight : null)),
     /** Of the slowest router. */
     firstByteP99Ms: line(({ p99 }) => p99),
+    tpotP50Ms: line(({ tpotWeight, weightedTpotP50 }) => (tpotWeight > 0 ? weightedTpotP50 / tpotWeight : null)),
+    tpotP99Ms: line(({ tpotP99 }) => tpotP99),
+    goodputShare: line(({ kept, missed }) => (kept + missed > 0 ? kept / (kept + missed) : null)),
     waiting: line(({ waiting }) => waiting),
     eventLagMs: line(({ lag }) => lag),
+    objectives: distinctObjectives(histories),
   };
+}
+
+/** Each pair of objectives once, however many models and classes of whichever routers have it. */
+function distinctObjectives(histories: readonly History[]): readonly Pick<Objectives, "ttftMs" | "tpotMs">[] {
+  const all = histories.flatMap(({ objectives }) => objectives);
+  const distinct = new Map(all.map(({ ttftMs, tpotMs }) => [`${ttftMs} ${tpotMs}`, { ttftMs, tpotMs }]));
+  return [...distinct.values()];
+}
+
+/** `first token in 2.0 s, then 50 ms each`; with several pairs, how many there are. */
+export function objectivesText(objectives: Series["objectives"]): string {
+  const [only, ...others] = objectives;
+  if (!only) return "";
+  if (others.length > 0) return `by ${objectives.length} pairs of objectives`;
+  const { ttftMs, tpotMs } = only;
+  const first = ttftMs === null ? [] : [`first token in ${formatMs(ttftMs)}`];
+  const later = tpotMs === null ? [] : [`${first.length > 0 ? "then " : ""}${formatMs(tpotMs)} per token`];
+  return [...first, ...later].join(", ") || "no objectives";
 }
 
 type Sum = ReturnType<typeof sumOfPoint>;
 
 const sumOfPoint = (point: HistoryPoint) => {
-  const weight = point.firstByteP50Ms === null ? 0 : Math.max(point.requestsPerS, 0.01);
+  const requests = Math.max(point.requestsPerS, 0.01);
+  const weight = point.firstByteP50Ms === null ? 0 : requests;
+  const tpotWeight = point.tpotP50Ms === null ? 0 : requests;
   return {
     seconds: 1,
     requests: point.requestsPerS,
@@ -108,6 +144,11 @@ const sumOfPoint = (point: HistoryPoint) => {
     weight,
     weightedP50: weight * (point.firstByteP50Ms ?? 0),
     p99: point.firstByteP99Ms,
+    tpotWeight,
+    weightedTpotP50: tpotWeight * (point.tpotP50Ms ?? 0),
+    tpotP99: point.tpotP99Ms,
+    kept: point.keptPerS,
+    missed: point.missedPerS,
     waiting: point.waiting,
     lag: point.eventLagMs,
   };
@@ -126,6 +167,11 @@ const addRouters = (one: Sum, other: Sum): Sum => ({
   weight: one.weight + other.weight,
   weightedP50: one.weightedP50 + other.weightedP50,
   p99: larger(one.p99, other.p99),
+  tpotWeight: one.tpotWeight + other.tpotWeight,
+  weightedTpotP50: one.weightedTpotP50 + other.weightedTpotP50,
+  tpotP99: larger(one.tpotP99, other.tpotP99),
+  kept: one.kept + other.kept,
+  missed: one.missed + other.missed,
   waiting: one.waiting + other.waiting,
   lag: larger(one.lag, other.lag),
 });
@@ -166,7 +212,7 @@ const recentS = 60;
 
 export function recentOf(histories: readonly History[], nowMs: number) {
   const lastS = Math.round(nowMs / 1_000);
-  const sum = { requests: 0, refused: 0, failed: 0, cut: 0 };
+  const sum = { requests: 0, refused: 0, failed: 0, cut: 0, kept: 0, missed: 0 };
   for (const { points } of histories) {
     for (let second = lastS - recentS; second <= lastS; second++) {
       const point = points.get(second);
@@ -175,12 +221,15 @@ export function recentOf(histories: readonly History[], nowMs: number) {
       sum.refused += point.refusedPerS;
       sum.failed += point.failedPerS;
       sum.cut += point.cutPerS;
+      sum.kept += point.keptPerS;
+      sum.missed += point.missedPerS;
     }
   }
-  const { requests, refused, failed, cut } = sum;
+  const { requests, refused, failed, cut, kept, missed } = sum;
   return {
     ...{ requests: Math.round(requests), refused: Math.round(refused) },
     ...{ failed: Math.round(failed), cut: Math.round(cut) },
+    ...{ kept: Math.round(kept), missed: Math.round(missed) },
   };
 }
 

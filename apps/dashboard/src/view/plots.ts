@@ -1,7 +1,7 @@
 /// <reference lib="dom" />
 import uPlot from "uplot";
 import { formatCount, formatMs, formatRate, formatShare, formatShort, unknown } from "../model/format.ts";
-import { latestOf, type Series } from "../model/history.ts";
+import { latestOf, objectivesText, type Series } from "../model/history.ts";
 import { element, type Part, panel, setAttribute, setText } from "./dom.ts";
 
 interface Line {
@@ -48,6 +48,23 @@ const kinds: readonly PlotKind[] = [
       { label: "p50", variable: "--leaf", values: ({ firstByteP50Ms }) => firstByteP50Ms },
       { label: "p99", variable: "--bark", values: ({ firstByteP99Ms }) => firstByteP99Ms },
     ],
+  },
+  {
+    title: "Time per output token",
+    format: formatMs,
+    top: 20,
+    lines: [
+      { label: "p50", variable: "--leaf", values: ({ tpotP50Ms }) => tpotP50Ms },
+      { label: "p99", variable: "--bark", values: ({ tpotP99Ms }) => tpotP99Ms },
+    ],
+  },
+  {
+    title: "Goodput",
+    format: formatShare,
+    top: 1,
+    isShare: true,
+    lines: [{ label: "", variable: "--leaf", values: ({ goodputShare }) => goodputShare }],
+    also: ({ objectives }) => objectivesText(objectives),
   },
   {
     title: "Cached prompt tokens",
@@ -125,7 +142,7 @@ function createPlot(kind: PlotKind): Part<Series> {
 }
 
 /** A narrower plot has no room for axes: the figure above it is its scale. */
-const leastAxesPx = 200;
+const leastAxesPx = 180;
 
 function optionsOf({ format, top, isShare = false, lines }: PlotKind, canvas: HTMLElement): uPlot.Options {
   /** As the theme in use has it: a canvas does not know variables. */

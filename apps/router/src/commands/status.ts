@@ -1,4 +1,4 @@
-import { EspalierError, layOutTable, type Scheduler, type TableColumn, wrapText } from "@espalier/core";
+import { EspalierError, formatDuration, layOutTable, type Scheduler, type TableColumn, wrapText } from "@espalier/core";
 import type { MeshDescription, RouterStatus } from "@espalier/server";
 import type { Command } from "commander";
 import { type AdminOptions, addAdminOptions, askStatus } from "../cli/admin-client.ts";
@@ -75,11 +75,14 @@ function outcomesOf({ answered, refused, failed, cut, cancelled }: RouterStatus[
 
 /** A line for each model and class of which requests were measured. */
 function goodputLines(rows: RouterStatus["goodput"]): string[] {
-  return rows.map(({ model, class: className, kept, missed }) => {
+  return rows.map(({ model, class: className, kept, missed, ttftMs, tpotMs }) => {
+    if (model === "") return `goodput   ${missed} more requests were refused before their model was known`;
     const share = ((100 * kept) / (kept + missed)).toFixed(1);
-    const named = className === "" ? model : `${model}, class ${className}`;
-    const of = model === "" ? "refused before their model was known" : named;
-    return `goodput   ${share} % of ${kept + missed} requests kept their objectives (${of})`;
+    const of = className === "" ? model : `${model}, class ${className}`;
+    const first = ttftMs === null ? [] : [`${formatDuration(ttftMs)} to the first token`];
+    const later = tpotMs === null ? [] : [`${formatDuration(tpotMs)} per token after it`];
+    const objectives = [...first, ...later].join(", ") || "no objectives";
+    return `goodput   ${share} % of ${kept + missed} requests (${of}; ${objectives})`;
   });
 }
 

@@ -87,8 +87,8 @@ export interface Fleet extends Startable {
    */
   refreshModels(id?: EngineId): Promise<void>;
   /**
-   * Targets that could take a whole request now: usable, serving a model, and not of prefill-only engines. Those of an engine
-   * that is tried although it is down count once trial requests to it have succeeded.
+   * Engines that could take a whole request now: with a usable target, serving a model, and not for prefill only. An engine
+   * that is tried although it is down counts once trial requests to it have succeeded.
    */
   usableCount(): number;
   /**
@@ -218,8 +218,8 @@ class EngineFleet implements Fleet {
     let count = 0;
     for (const engine of this.#active.values()) {
       const isUnproven = engine.state !== "up" && engine.breaker.state !== "closed";
-      if (engine.models?.length && engine.role !== "prefill" && !isUnproven)
-        for (const target of engine.targets) if (target.usable) count += 1;
+      const canServe = engine.models?.length && engine.role !== "prefill" && !isUnproven;
+      if (canServe && engine.targets.some(({ usable }) => usable)) count += 1;
     }
     return count;
   }

@@ -276,6 +276,14 @@ test("of two engines with one id the first counts, which is said", () => {
   });
 });
 
+// Its ranks were counted, and a fleet of two engines had three usable ones.
+test("an engine of several ranks counts as one usable engine", async () => {
+  const harness = await startHarness();
+  await harness.apply(harness.engine("a", { ranks: 2 }), harness.engine("b"));
+  expect(harness.fleet.pool("m")).toHaveLength(3);
+  expect(harness.fleet.usableCount()).toBe(2);
+});
+
 test("a draining engine is up and unusable, until it is taken back", async () => {
   const harness = await startHarness();
   const engine = harness.engine("a");

@@ -4,9 +4,10 @@ import type { FastifyInstance } from "fastify";
 import type { RequestMetrics } from "../data-plane/request-metrics.ts";
 import { described } from "../lifecycle/answer-schemas.ts";
 import { type EventLog, fleetEvent } from "./events.ts";
+import { goodputCounts } from "./router-status.ts";
 
 interface HistoryOptions {
-  readonly metrics: Pick<RequestMetrics, "totals" | "firstBytes" | "tokenTimes">;
+  readonly metrics: Pick<RequestMetrics, "totals" | "firstBytes" | "tokenTimes" | "goodput">;
   /** Requests that wait for an engine. */
   readonly waiting: () => number;
   /** The longest lag of an engine's event since the last call, in milliseconds; undefined when none came. */
@@ -49,6 +50,9 @@ const historyReport = closed(
     nowMs: Type.Number({ description: "The router's clock: milliseconds since the Unix epoch." }),
     atMs: Type.Array(Type.Number(), { description: "At most 900." }),
     ...columns,
+    goodput: Type.Array(goodputCounts, {
+      description: "Since the router's start: who has which objectives, at most 64 pairs of model and class.",
+    }),
     events: Type.Array(fleetEvent, {
       description: "What happened to engines and routers, at most 512, the oldest first.",
     }),
@@ -117,7 +121,13 @@ export function createHistory(options: HistoryOptions): History {
         (number | null)[]
       >;
       const times = places.map((place) => atMs[place]!);
-      return { nowMs: clock.wallMs(), atMs: times, ...named, events: events.since(afterMs) };
+      return {
+        nowMs: clock.wallMs(),
+        atMs: times,
+        ...named,
+        goodput: metrics.goodput(),
+        events: events.since(afterMs),
+      };
     },
     stop: cancel,
   };

@@ -31,11 +31,16 @@ const requestTotals = closed(
   { description: "Since the router's start." },
 );
 
-const goodputCounts = closed({
+const objective = (description: string) => nullable(Type.Number(), { description });
+
+/** Requests of a model and class, and what they have to keep. */
+export const goodputCounts = closed({
   model: Type.String({ description: "Empty for requests that were refused before their model was known." }),
   class: Type.String({ description: "Empty without admission." }),
   kept: Type.Integer(),
   missed: Type.Integer(),
+  ttftMs: objective("Milliseconds to the first token that the latest of them had to keep; null for no objective."),
+  tpotMs: objective("Milliseconds per output token that the latest of them had to keep; null for no objective."),
 });
 
 const pickerAddresses = closed({ address: Type.String(), healthAddress: Type.String() });

@@ -26,6 +26,9 @@ export interface GoodputCounts {
   readonly class: string;
   kept: number;
   missed: number;
+  /** What the latest of them had to keep, in milliseconds; null for no objective. */
+  ttftMs: number | null;
+  tpotMs: number | null;
 }
 
 /** Most pairs of model and class that are counted; the requests of others are in the totals only. */
@@ -128,10 +131,12 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
   const firstBytes = new LatencyWindow();
   const tokenTimes = new LatencyWindow();
   const goodputRows = new Map<string, GoodputCounts>();
-  const measured = ({ model, className, result, tpotMs }: Goodput): void => {
+  const measured = ({ model, className, objectives, result, tpotMs }: Goodput): void => {
     const key = `${className} ${model}`;
-    const row = goodputRows.get(key) ?? { model, class: className, kept: 0, missed: 0 };
+    const row = goodputRows.get(key) ?? { model, class: className, kept: 0, missed: 0, ttftMs: null, tpotMs: null };
     if (goodputRows.size < maxGoodputRows) goodputRows.set(key, row);
+    row.ttftMs = orNull(objectives.ttftMs);
+    row.tpotMs = orNull(objectives.tpotMs);
     for (const counts of [row, totals]) counts[result === "kept" ? "kept" : "missed"] += 1;
     sloSeries(model, className, result).add();
     if (Number.isNaN(tpotMs)) return;
@@ -166,6 +171,8 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
     inFlight,
   };
 }
+
+const orNull = (objectiveMs: number): number | null => (objectiveMs === Number.POSITIVE_INFINITY ? null : objectiveMs);
 
 /** Each bin of a window is so much wider than the one before, which bounds the error of a quantile to half of it. */
 const binGrowth = 1.05;

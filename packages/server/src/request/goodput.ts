@@ -1,5 +1,5 @@
 import { endpoints } from "@espalier/api";
-import { compareWith, type Kept, timePerOutputTokenMs } from "@espalier/policies";
+import { compareWith, type Kept, noObjectives, type Objectives, timePerOutputTokenMs } from "@espalier/policies";
 import type { PlannedRequest } from "./planned-request.ts";
 import { outcomeStatus, type RequestEnd, type RequestOutcome } from "./request-outcome.ts";
 
@@ -11,6 +11,8 @@ export interface Goodput {
   readonly className: string;
   /** `failed` is a request that the tier or an engine failed: it kept nothing. */
   readonly result: Kept | "failed";
+  /** What it had to keep. */
+  readonly objectives: Objectives;
   /** NaN for an answer that was not streamed, or of one token. */
   readonly tpotMs: number;
 }
@@ -31,10 +33,10 @@ interface Ended {
 export function goodputOf(plan: PlannedRequest, end: RequestEnd, { outcome, endMs }: Ended): Goodput | undefined {
   const { features, acceptedMs, pool, service } = plan;
   if (features.expectedOutputTokens === 0 || outcome === "cancelled") return undefined;
-  const of = { model: pool.model, className: service?.className ?? pool.defaultClass };
+  const objectives = pool.objectivesOf(service?.className);
+  const of = { model: pool.model, className: service?.className ?? pool.defaultClass, objectives };
   if (outcome !== "answered") return { ...of, result: "failed", tpotMs: Number.NaN };
   if (end.fault || outcomeStatus(end) >= 400 || Number.isNaN(end.firstByteMs)) return undefined;
-  const objectives = pool.objectivesOf(service?.className);
   const { firstByteMs, outputTokens } = end;
   if (end.isStream) {
     const tpotMs = timePerOutputTokenMs({ firstTokenMs: firstByteMs, endMs, outputTokens });
@@ -55,5 +57,5 @@ export function goodputOfRefusal(
   outcome: RequestOutcome,
 ): Goodput | undefined {
   if (!generating.has(endpointId) || outcome === "answered" || outcome === "cancelled") return undefined;
-  return { model: "", className: "", result: "failed", tpotMs: Number.NaN };
+  return { model: "", className: "", objectives: noObjectives, result: "failed", tpotMs: Number.NaN };
 }

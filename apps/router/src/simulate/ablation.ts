@@ -2,6 +2,7 @@ import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { layOutTable } from "@espalier/core";
+import { defaultPolicyParts } from "@espalier/policies";
 import {
   type AblatedPart,
   type Ablation,
@@ -163,6 +164,7 @@ function renderAblation({ cases, without }: AblationCommand, { parts }: Ablation
   const flags = [
     ...(isQuick ? ["--quick"] : []),
     ...(only === undefined ? [] : [`--only ${only.join(",")}`]),
+    ...(without.length === defaultPolicyParts.length ? [] : [`--without ${without.join(",")}`]),
     `--routers ${routers.join(",")} --seeds ${seeds}`,
   ];
   return [
@@ -172,7 +174,7 @@ function renderAblation({ cases, without }: AblationCommand, { parts }: Ablation
     `npx espalier simulate ablation ${flags.join(" ")} --report`,
     "```",
     "",
-    `Made by that command: \`${policy}\` without one of its ${without.length} parts at a time, in the cases of \`worst-case\`.`,
+    `Made by that command: \`${policy}\` without one of ${without.length} of its ${defaultPolicyParts.length} parts at a time, in the cases of \`worst-case\`.`,
     ...legend,
     "No case has regions or LoRA adapters: parts for those are not reached.",
     "",

@@ -42,7 +42,7 @@ export const reportPlan: readonly ReportEntry[] = [
     quick: { ...quickly, duration: "20s" },
   })),
   { scenario: "long-and-short", flags: { ...full, duration: "300s" }, quick: { ...quickly, duration: "60s" } },
-  ...["chats-beside-long", "tenants", "flash-crowd", "uneven-engines", "short-prompts"].map((scenario) => ({
+  ...["chats-beside-long", "tenants", "flash-crowd", "uneven-engines", "short-prompts", "few-slots"].map((scenario) => ({
     scenario,
     flags: { ...full, duration: "60s" },
     quick: { ...quickly, duration: "10s" },

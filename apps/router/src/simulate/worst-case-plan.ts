@@ -82,6 +82,7 @@ export const worstCasePlan: readonly WorstCase[] = [
   ...atLoads("flash-crowd", { durationS: 120, quick: { durationS: 60 } }),
   ...atLoads("uneven-engines", { durationS: 100, quick: { durationS: 30 } }),
   ...atLoads("hundred-engines", { durationS: 20, quick: { durationS: 5 } }),
+  ...atLoads("few-slots", { durationS: 100, quick: { durationS: 40 } }),
   ...atLoads("short-prompts", { durationS: 10, quick: { durationS: 4 } }),
 ];
 

@@ -45,6 +45,7 @@ export const scenarioNames: readonly string[] = [
   "uneven-engines",
   "hundred-engines",
   "short-prompts",
+  "few-slots",
   "pd-mix",
   "pd-mix-long-in",
   "pd-mix-long-out",

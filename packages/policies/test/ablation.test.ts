@@ -17,7 +17,7 @@ const costs = (...args: Parameters<typeof explain>) => explain(...args).candidat
 
 test("every term and every filter is a part, under the name that explanations have; an operator's weights are not", () => {
   const terms = Object.keys(explain(undefined, [{ key: "a" }, { key: "b" }]).candidates[0]!.scores);
-  expect(defaultPolicyParts).toEqual(expect.arrayContaining([...terms, "below_hotspot", "short_queue"]));
+  expect(defaultPolicyParts).toEqual(expect.arrayContaining([...terms, "below_hotspot"]));
   expect(defaultPolicyParts).not.toContain("weighted_only");
   expect(new Set(defaultPolicyParts).size).toBe(defaultPolicyParts.length);
 });
@@ -66,13 +66,6 @@ test.each<[string, readonly CandidateRow[], Partial<RequestFeatures>, object, ob
     { a: 0, b: 1 },
   ],
   ["below_hotspot", [{ key: "a", inFlight: 100, backlogMs: -500 }, ...idle(9)], {}, { a: 0 }, { a: 1 }],
-  [
-    "short_queue",
-    [{ key: "a", inFlight: 13, batchLimit: 10, backlogMs: -500 }, { key: "b" }],
-    {},
-    { a: 0, b: 1 },
-    { a: 1, b: 0 },
-  ],
   [
     "second_copy",
     [{ key: "a", matchedTokens: 3_900, backlogMs: 100 }, { key: "b" }],

@@ -45,13 +45,6 @@ describe("a hotspot", () => {
 });
 
 describe("an engine with a queue", () => {
-  test("is closed to what its cache has, as long as another has none", () => {
-    const full = { key: "full", inFlight: 10, batchLimit: 8, matchedTokens: 8_000 };
-    expect(shares([full, ...others(3)]).full).toBe(0);
-    expect(shares([{ ...full, inFlight: 9 }, ...others(3)]).full).toBe(1);
-    expect(shares([full, ...others(3, { inFlight: 10, batchLimit: 8 })]).full).toBe(1);
-  });
-
   /*
    * A fleet near its limit computed documents of 2 s anew to save waits of less than a tenth of one, and the copies drove each other
    * out: engines were closed as soon as their batch was full.
@@ -61,6 +54,7 @@ describe("an engine with a queue", () => {
     const full = { key: "full", inFlight: 8, batchLimit: 8, backlogMs: 0 };
     expect(shares([{ ...full, matchedTokens: 8_000 }, ...others(3)], request).full).toBe(1);
     expect(shares([{ ...full, matchedTokens: 100 }, ...others(3)], request).full).toBe(0);
+    expect(shares([{ ...full, inFlight: 16, matchedTokens: 8_000 }, ...others(3)], request).full).toBe(0);
   });
 
   test("where all are full, costs the time until a place is free", () => {

@@ -87,25 +87,6 @@ function load({ load }: ScriptedTarget, count: number, promptTokens = 1, yields 
 }
 
 /** The engine's metrics are read now. */
-function report(
-  one: Rig,
-  { signals }: ScriptedTarget,
-  read: { readonly running: number; readonly waiting: number },
-): void {
-  const { nowMs } = one.time.clock;
-  const readMs = nowMs();
-  Object.assign(signals, { ...read, ageMs: () => nowMs() - readMs });
-}
-
-/** An engine runs as many as it can, by four reports in a row. */
-function runFull(one: Rig, target: ScriptedTarget): void {
-  for (let reports = 0; reports < 4; reports++) {
-    report(one, target, { running: 16, waiting: 3 });
-    one.leftOut("interactive");
-    one.time.advance(1_000);
-  }
-}
-
 interface Guard {
   /** The time after the end of the cause in which it has to end. */
   readonly withinMs: number;
@@ -130,7 +111,7 @@ function keepOut(target: ScriptedTarget, reason: TargetExclusion): () => void {
 }
 
 const guards: Readonly<
-  Record<Exclude<Exclusion, TargetExclusion | "cache_memory"> | "below_hotspot" | "short_queue", readonly Guard[]>
+  Record<Exclude<Exclusion, TargetExclusion | "cache_memory"> | "below_hotspot", readonly Guard[]>
 > = {
   role: [
     {
@@ -226,29 +207,6 @@ const guards: Readonly<
           Object.assign(signals, { waiting: 100, kvUse: 1, inFlightAtScrape: 1, ageMs: () => nowMs() - scrapedMs });
         }
         return endJob;
-      },
-    },
-  ],
-  short_queue: [
-    {
-      withinMs: 0,
-      begin(one) {
-        runFull(one, one.targets[0]!);
-        return load(one.targets[0]!, 20);
-      },
-    },
-    {
-      // Its memory was full of long prompts. Their number was no limit, as soon as another engine runs more at once.
-      withinMs: 1_000,
-      begin(one) {
-        const [first, second] = one.targets;
-        runFull(one, first!);
-        load(first!, 20);
-        return () => {
-          report(one, second!, { running: 20, waiting: 0 });
-          // A decision reads reports one after the other.
-          one.leftOut("interactive");
-        };
       },
     },
   ],

@@ -42,11 +42,13 @@ export const reportPlan: readonly ReportEntry[] = [
     quick: { ...quickly, duration: "20s" },
   })),
   { scenario: "long-and-short", flags: { ...full, duration: "300s" }, quick: { ...quickly, duration: "60s" } },
-  ...["chats-beside-long", "tenants", "flash-crowd", "uneven-engines", "short-prompts", "few-slots"].map((scenario) => ({
-    scenario,
-    flags: { ...full, duration: "60s" },
-    quick: { ...quickly, duration: "10s" },
-  })),
+  ...["chats-beside-long", "tenants", "flash-crowd", "uneven-engines", "short-prompts", "few-slots"].map(
+    (scenario) => ({
+      scenario,
+      flags: { ...full, duration: "60s" },
+      quick: { ...quickly, duration: "10s" },
+    }),
+  ),
   { scenario: "reasoning", flags: { ...full, duration: "200s" }, quick: { ...quickly, duration: "90s" } },
   { scenario: "hundred-engines", flags: { ...full, duration: "20s" }, quick: { ...quickly, duration: "5s" } },
   {

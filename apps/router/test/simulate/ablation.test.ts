@@ -159,6 +159,8 @@ test("--report writes the page with its command, and none when runs are missing"
   figuresOf = () => ({});
   expect(await report()).toBe(true);
   const text = readFileSync(page, "utf8");
-  expect(text).toContain("npx espalier simulate ablation --quick --only bursts --without requests --routers 1 --seeds 3 --report\n");
+  expect(text).toContain(
+    "npx espalier simulate ablation --quick --only bursts --without requests --routers 1 --seeds 3 --report\n",
+  );
   expect(text).toContain("| requests | 1 | 1.00 (1.000) |");
 });

@@ -42,8 +42,7 @@ export const predictedLatency: PolicyDefinition = {
     "which counts the more the busier the engines are, the more answers it holds up, and the stricter `slo.tpot` is. Then the time to bring its " +
     "blocks back from slower memory, and a price for the KV blocks that it holds where few are left. What many " +
     "prompts begin with is copied to another engine once they have paid for that by what they would have saved there. " +
-    "No engine gets more while it has 16 requests in flight more than three times the mean, or a queue of a quarter " +
-    "of its batch. Times are learned from answers; credits are what is believed of slower memory before. A cold prompt leaves the " +
+    "No engine gets more while it has 16 requests in flight more than three times the mean. Times are learned from answers; credits are what is believed of slower memory before. A cold prompt leaves the " +
     "engines that its router owns only for one that is better by 20 ms, and by the time that other routers are away. " +
     "What a round trip to an engine takes longer than to the nearest one counts as well, from 2 ms on. While engines nearby have " +
     "memory and no prompts to compute it counts up to five times, because later turns of a conversation take the way again. " +
@@ -69,7 +68,7 @@ export function predictedLatencyParts(
   const credits = tierCredits(option);
   return {
     name: "predicted_latency",
-    filters: [weightedOnly, belowHotspot, shortQueue],
+    filters: [weightedOnly, belowHotspot],
     terms: [
       { scorer: backlog, weight: 1 },
       { scorer: createForeignBacklog(option(foreignRequestTokens.name)), weight: 1 },
@@ -134,28 +133,6 @@ const belowHotspot: Filter = {
     for (let place = 0; place < eligibleCount; place++) {
       const index = eligible[place]!;
       if (inFlight[index]! <= bound * countingWeight(weight[index]!)) eligible[kept++] = index;
-    }
-    return kept;
-  },
-};
-
-/**
- * An engine may have this many times its batch limit in flight. Waiting for a slot of a large batch takes far less time
- * than computing a long prompt elsewhere, and the cost includes it.
- */
-const mostOfBatch = 1.25;
-
-/**
- * Leaves out candidates with a queue: their cached blocks save less than they seem to. Engines without free KV blocks
- * stay: sending their prompts elsewhere would take blocks there and evict what others come back for.
- */
-const shortQueue: Filter = {
-  name: "short_queue",
-  keep({ candidates: { inFlight, batchLimit }, eligible, eligibleCount }) {
-    let kept = 0;
-    for (let place = 0; place < eligibleCount; place++) {
-      const index = eligible[place]!;
-      if (!(inFlight[index]! >= mostOfBatch * batchLimit[index]!)) eligible[kept++] = index;
     }
     return kept;
   },

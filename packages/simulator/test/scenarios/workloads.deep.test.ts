@@ -45,6 +45,7 @@ const withoutFollowups = [
     "reasoning",
     "flash-crowd",
     "short-prompts",
+    "few-slots",
     "hot-documents",
     "long-and-short",
     "decode-bound",

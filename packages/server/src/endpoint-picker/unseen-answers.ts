@@ -18,6 +18,38 @@ interface Entry {
   hasPrompt: boolean;
 }
 
+/** The requests of one target, the oldest first. */
+class Waiting {
+  /** When the scrape was taken that was read last. */
+  readMs = Number.NEGATIVE_INFINITY;
+  #entries: Entry[] = [];
+  /** Those before it are over. To move up the rest for each that ends would cost the square of their number. */
+  #first = 0;
+
+  get first(): Entry | undefined {
+    return this.#entries[this.#first];
+  }
+
+  push(entry: Entry): void {
+    this.#entries.push(entry);
+  }
+
+  shift(): Entry | undefined {
+    const entry = this.first;
+    if (!entry) return undefined;
+    this.#first += 1;
+    if (2 * this.#first >= this.#entries.length) {
+      this.#entries = this.#entries.slice(this.#first);
+      this.#first = 0;
+    }
+    return entry;
+  }
+
+  *[Symbol.iterator](): Generator<Entry> {
+    for (let at = this.#first; at < this.#entries.length; at++) yield this.#entries[at]!;
+  }
+}
+
 /**
  * How long a request counts as running at an engine without metrics. Rather too short: load that does not end would fill
  * the queues of a router whose engines are idle.
@@ -42,8 +74,7 @@ interface UnseenAnswersOptions {
  */
 export class UnseenAnswers {
   readonly #options: UnseenAnswersOptions;
-  /** The oldest first. */
-  readonly #byTarget = new Map<Target, { entries: Entry[]; readMs: number }>();
+  readonly #byTarget = new Map<Target, Waiting>();
   #count = 0;
 
   constructor(options: UnseenAnswersOptions) {
@@ -61,10 +92,9 @@ export class UnseenAnswers {
       return;
     }
     if (this.#count >= maxUnseen) this.#dropOldest();
-    const known = this.#byTarget.get(target);
-    const entry = { run, sinceMs: this.#options.clock.nowMs(), hasPrompt: false };
-    if (known) known.entries.push(entry);
-    else this.#byTarget.set(target, { entries: [entry], readMs: Number.NEGATIVE_INFINITY });
+    const waiting = this.#byTarget.get(target) ?? new Waiting();
+    waiting.push({ run, sinceMs: this.#options.clock.nowMs(), hasPrompt: false });
+    this.#byTarget.set(target, waiting);
     this.#count += 1;
   }
 
@@ -72,7 +102,6 @@ export class UnseenAnswers {
   sweep(): void {
     const nowMs = this.#options.clock.nowMs();
     for (const [target, waiting] of this.#byTarget) {
-      const { entries } = waiting;
       const sampledMs = nowMs - target.signals.ageMs();
       const isNew = sampledMs > waiting.readMs;
       waiting.readMs = Math.max(waiting.readMs, sampledMs);
@@ -80,26 +109,26 @@ export class UnseenAnswers {
       const { releaseAfterMs } = this.#options;
       const isBlind = Number.isNaN(target.signals.running + target.signals.waiting);
       const mostMs = isBlind ? Math.min(releaseAfterMs, withoutMetricsMs) : releaseAfterMs;
-      for (const entry of entries) {
+      for (const entry of waiting) {
         if (entry.hasPrompt || nowMs - entry.sinceMs < entry.run.expectedPromptMs) continue;
         entry.hasPrompt = true;
         entry.run.assumePrompt();
       }
-      while (entries.length > 0) {
-        const { sinceMs } = entries[0]!;
+      for (let entry = waiting.first; entry; entry = waiting.first) {
+        const { sinceMs } = entry;
         const isOverdue = nowMs - sinceMs >= mostMs;
         // A scrape says nothing of a request that came after it.
         if (!isOverdue && (over < 1 || sinceMs >= sampledMs)) break;
         if (!isOverdue) over -= 1;
-        this.#finishFirst(entries);
+        this.#finishFirst(waiting);
       }
-      if (entries.length === 0) this.#byTarget.delete(target);
+      if (!waiting.first) this.#byTarget.delete(target);
     }
   }
 
   /** Ends all of them. */
   stop(): void {
-    for (const { entries } of this.#byTarget.values()) while (entries.length > 0) this.#finishFirst(entries);
+    for (const waiting of this.#byTarget.values()) while (waiting.first) this.#finishFirst(waiting);
     this.#byTarget.clear();
   }
 
@@ -114,17 +143,18 @@ export class UnseenAnswers {
   }
 
   #dropOldest(): void {
-    let oldest: { readonly target: Target; readonly entries: Entry[] } | undefined;
-    for (const [target, { entries }] of this.#byTarget) {
-      if (!oldest || entries[0]!.sinceMs < oldest.entries[0]!.sinceMs) oldest = { target, entries };
+    let oldest: { readonly target: Target; readonly waiting: Waiting; readonly sinceMs: number } | undefined;
+    for (const [target, waiting] of this.#byTarget) {
+      const { sinceMs } = waiting.first!;
+      if (!oldest || sinceMs < oldest.sinceMs) oldest = { target, waiting, sinceMs };
     }
     if (!oldest) return;
-    this.#finishFirst(oldest.entries);
-    if (oldest.entries.length === 0) this.#byTarget.delete(oldest.target);
+    this.#finishFirst(oldest.waiting);
+    if (!oldest.waiting.first) this.#byTarget.delete(oldest.target);
   }
 
-  #finishFirst(entries: Entry[]): void {
-    const entry = entries.shift();
+  #finishFirst(waiting: Waiting): void {
+    const entry = waiting.shift();
     if (!entry) return;
     this.#count -= 1;
     entry.run.finishUnseen();

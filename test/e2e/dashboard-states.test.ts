@@ -19,7 +19,7 @@ const themes = ["light", "dark"] as const;
 describe.skipIf(chromiumPath === undefined)("pictures of the states that somebody may be woken by", () => {
   test.each(dashboardStates.map((state) => [state.name, state] as const))(
     "%s",
-    { timeout: 400_000 },
+    { timeout: 200_000 },
     async (name, state) => {
       const rig = createStateRig();
       const router = await state.begin(rig);
@@ -28,16 +28,14 @@ describe.skipIf(chromiumPath === undefined)("pictures of the states that somebod
       await page.locator('[data-live="yes"]').waitFor();
       await state.after?.(rig);
       const top = page.locator(`#findings[data-rule="${state.rule}"]`);
-      // Answers that were cut when an engine ended are on top for a minute.
-      await top.waitFor({ timeout: 150_000 });
+      await top.waitFor({ timeout: 60_000 });
       await expect
         .poll(() => top.locator(".finding strong").textContent(), { timeout: 20_000 })
         .toMatch(state.sentence);
       expect((await top.locator(".finding > span:not(.light)").allTextContents()).join("")).toMatch(state.next);
-      for (const colorScheme of themes) {
-        await page.emulateMedia({ colorScheme });
-        expect(await allFindings(page), colorScheme).toEqual([]);
-      }
+      expect(await allFindings(page), "light").toEqual([]);
+      await page.emulateMedia({ colorScheme: "dark" });
+      expect(await allFindings(page, "colours"), "dark").toEqual([]);
       await page.setViewportSize(screens.narrow);
       expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(screens.narrow.width);
       expect(await allFindings(page), "narrow").toEqual([]);

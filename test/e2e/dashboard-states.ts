@@ -27,6 +27,8 @@ interface StateRig {
   router(name: string, config?: Json, mesh?: Json): Promise<RunningRouter>;
   /** Users who go on with their conversations until the test is over. */
   traffic(everyMs: number): void;
+  /** Ends something between two requests. Answers cut or refused by its end would be on top of the page for a minute. */
+  whileQuiet<Value>(what: () => Value): Promise<Awaited<Value>>;
 }
 
 const secret = "a secret that only the routers of these tests know";
@@ -38,6 +40,8 @@ export function createStateRig(): StateRig {
   const page = { files: async () => dashboardFiles() };
   const routers: RunningRouter[] = [];
   const sims: StateRig["sims"] = [];
+  const underWay = new Set<Promise<unknown>>();
+  let isQuiet = false;
   return {
     ...{ routers, sims },
     async engines(count) {
@@ -54,6 +58,7 @@ export function createStateRig(): StateRig {
       const instructions = (kind: number): string =>
         `Rule of ${kind}: tie every branch to its wire. `.repeat(40 + 30 * kind);
       const timer = setInterval(() => {
+        if (isQuiet) return;
         const user = turn++ % 12;
         const question = `Question ${Math.floor(turn / 36)} of ${user}: which wire? `.repeat(8);
         const content = `${instructions(user % 3)} ${question}`;
@@ -62,9 +67,19 @@ export function createStateRig(): StateRig {
           "x-session-id": String(user),
           "x-espalier-priority": user % 2 === 0 ? "interactive" : "batch",
         };
-        void post(`${routers[turn % routers.length]?.url}/v1/chat/completions`, body, headers).catch(() => {});
+        const url = `${routers[turn % routers.length]?.url}/v1/chat/completions`;
+        const answer = post(url, body, headers).catch(() => {});
+        underWay.add(answer);
+        void answer.then(() => underWay.delete(answer));
       }, everyMs);
       onTestFinished(() => clearInterval(timer));
+    },
+    async whileQuiet(what) {
+      isQuiet = true;
+      await Promise.all(underWay);
+      const value = await what();
+      isQuiet = false;
+      return value;
     },
   };
 }
@@ -98,7 +113,7 @@ export const dashboardStates: readonly DashboardState[] = [
     sentence: /^127\.0\.0\.1:\d+ is down: .+\.$/,
     next: /^Restart the engine/,
     begin: (rig) => fleet(rig, 4, 2),
-    after: ({ sims }) => sims[1]!.stop(),
+    after: ({ sims, whileQuiet }) => whileQuiet(() => sims[1]!.stop()),
   },
   {
     name: "no-usable-engine",
@@ -157,10 +172,13 @@ export const dashboardStates: readonly DashboardState[] = [
     next: /^Give all routers the same mesh\.secret\.$/,
     async begin(rig) {
       const first = await fleet(rig, 4, 1);
-      await rig.router("router-2", { retry: { "budget-ratio": 0.3 } });
-      await rig.router("router-9", {}, { secret: "another secret than that of the routers" });
-      rig.routers.pop();
-      return first;
+      return rig.whileQuiet(async () => {
+        await rig.router("router-2", { retry: { "budget-ratio": 0.3 } });
+        await untilLinked(rig.routers);
+        await rig.router("router-9", {}, { secret: "another secret than that of the routers" });
+        rig.routers.pop();
+        return first;
+      });
     },
   },
   {
@@ -169,10 +187,12 @@ export const dashboardStates: readonly DashboardState[] = [
     sentence: /^router-2 is draining\.$/,
     next: /^Nothing, if you stopped it/,
     begin: (rig) => fleet(rig, 4, 2),
-    async after({ routers, sims }) {
+    async after({ routers, sims, whileQuiet }) {
       await routers[0]!.admin("PATCH", `/admin/engines/${encodeURIComponent(sims[2]!.id)}`, { draining: true });
-      void routers[1]!.router.drain.run({ delayMs: 600_000, graceMs: 0 });
-      routers.splice(1);
+      await whileQuiet(() => {
+        void routers[1]!.router.drain.run({ delayMs: 600_000, graceMs: 0 });
+        routers.splice(1);
+      });
     },
   },
   {

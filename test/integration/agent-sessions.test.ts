@@ -24,12 +24,15 @@ const traces = {
 
 /** Longer prompts take long to be computed, even by engines that are not real. */
 const mostTokens = 40_000;
-const mostRequests = 60;
+/** What a session computes and what it finds again shows in its first requests; those of three sessions mix. */
+const requestsOfSession = 9;
+const mostRequests = 27;
 
-/** The first of the trace's small sessions, one request after the other in the order of the trace. */
+/** The beginnings of the trace's first small sessions, one request after the other in the order of the trace. */
 async function smallSessions(path: string) {
   const small: TraceRequest[] = [];
-  for (const session of traceSessions(await readTrace(path)) ?? []) {
+  for (const whole of traceSessions(await readTrace(path)) ?? []) {
+    const session = whole.slice(0, requestsOfSession);
     if (session.length < 4 || session.some((one) => one.inputTokens > mostTokens)) continue;
     if (small.length + session.length <= mostRequests) small.push(...session);
   }

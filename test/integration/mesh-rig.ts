@@ -127,17 +127,19 @@ export async function untilRead(routers: readonly RunningRouter[], targets: numb
 
 /** Waits until every router has folded everything that the engines have published, and knows that it is all. */
 export async function untilFolded(routers: readonly RunningRouter[], sims: readonly Sim[]): Promise<void> {
-  const isFolded = async (router: RunningRouter, sim: Sim): Promise<boolean> => {
-    const last = Number((await eventsOf(sim)).nextSequence) - 1;
-    if (last < 0) return true;
-    const target = await targetOf(router, sim);
-    return target?.sequence === last && target.quality === "complete";
+  const isFolded = async (): Promise<boolean> => {
+    const events = await Promise.all(
+      sims.map(async (sim) => ({ sim, next: Number((await eventsOf(sim)).nextSequence) })),
+    );
+    const views = await Promise.all(routers.map(meshOf));
+    return events.every(({ sim, next }) =>
+      views.every(({ targets }) => {
+        const target = targets.find((one) => one.target.startsWith(sim.id));
+        return next === 0 || (target?.sequence === next - 1 && target.quality === "complete");
+      }),
+    );
   };
-  const pairs = routers.flatMap((router) => sims.map((sim) => [router, sim] as const));
-  await waitFor(async () => (await Promise.all(pairs.map(([router, sim]) => isFolded(router, sim)))).every(Boolean), {
-    what: "facts at every router",
-    deadlineMs: 10_000,
-  });
+  await waitFor(isFolded, { what: "facts at every router", deadlineMs: 10_000 });
 }
 
 /** What a router knows of an engine's first target. */

@@ -28,7 +28,7 @@ interface StateRig {
   /** Users who go on with their conversations until the test is over. */
   traffic(everyMs: number): void;
   /** Ends something between two requests. Answers cut or refused by its end would be on top of the page for a minute. */
-  whileQuiet<Value>(what: () => Value): Promise<Awaited<Value>>;
+  whileQuiet<Value>(what: () => Value | Promise<Value>): Promise<Value>;
 }
 
 const secret = "a secret that only the routers of these tests know";

@@ -144,6 +144,9 @@ test("figures are of the engines' time, CPU of the real one", () => {
   expect(figures.hit_share).toBeCloseTo(1_250 / 4_000, 9);
   expect(figures.followup_hit_share).toBeCloseTo(0.75, 9);
   expect(figures.ttft_mean_s).toBeCloseTo(0.1, 9);
+  expect([figures.tpot_p50_s, figures.tpot_p99_s]).toEqual([0.4 / 3, 0.4 / 3].map((s) => expect.closeTo(s, 9)));
+  expect(figures.goodput_share).toBe(0);
+  expect(traceFigures(results, { routers: 2, engines: 2, speed: 1, routerCpuS: 0.07 }).goodput_share).toBe(1);
   expect(figures.duration_s).toBeCloseTo(0.35, 9);
   expect(figures.router_cpu_us_per_request).toBeCloseTo(17_500, 6);
   expect(figures.router_cpu_share).toBeCloseTo(0.1, 9);

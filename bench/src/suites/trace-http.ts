@@ -227,6 +227,8 @@ export function traceHttpTable({ rows, spread, metrics }: ReturnType<typeof trac
     },
     figure("ttft mean (s)", "ttft_mean_s"),
     figure("p90 (s)", "ttft_p90_s"),
+    figure("tpot p99 (s)", "tpot_p99_s"),
+    figure("goodput", "goodput_share"),
     figure("load cov", "load_cov"),
     figure("router CPU (us/request)", "router_cpu_us_per_request", 0),
     figure("of that without mesh", "cpu_ratio", 2),

@@ -126,10 +126,9 @@ async function searchKnee(
   const knee = await findKnee({
     ...kneeScales,
     async run(scale) {
-      const { results } = await simulate(optionsOf(scale), systemClock.nowMs, (share) =>
-        onProgress(doneShare + share * runShare),
-      );
-      return kneeLoad(results);
+      const run = optionsOf(scale);
+      const { results } = await simulate(run, systemClock.nowMs, (share) => onProgress(doneShare + share * runShare));
+      return kneeLoad(results, run.objectives);
     },
     onRun(_, { runs, expectedRuns }) {
       doneShare = runs / expectedRuns;
@@ -141,7 +140,7 @@ async function searchKnee(
   const { lowScale, highScale } = kneeScales;
   throw new Error(
     knee.position === "below"
-      ? `the fleet does not keep up with ${lowScale} of the published rate: no knee is found`
+      ? `at ${lowScale} of the published rate the fleet does not keep up or misses its objectives: no knee is found`
       : `the fleet keeps up with ${highScale} times the published rate: no knee is found`,
   );
 }

@@ -18,9 +18,12 @@ export interface WorstCase {
   readonly quick?: { readonly requests?: number; readonly durationS?: number };
 }
 
-/** The knee of `least_work` on the trace with 8 engines of 3.15 M tokens is 9.38 times the trace's speed. */
+/**
+ * By waiting times alone, without objectives, the knee of `least_work` on the trace with 8 engines of 3.15 M tokens is 9.38
+ * times the trace's speed.
+ */
 const conversationKnee = 9.38;
-/** Of `predicted_latency`, by `espalier simulate toolagent --load 0.5 --links delays --duration 60s`. */
+/** By waiting times alone, of `predicted_latency` in a minute. */
 const toolagentKnee = 16.5;
 
 const ofConversation = (load: number): WorstCase => ({
@@ -33,7 +36,7 @@ const ofToolagent = (load: number): WorstCase => ({
   requests: 3_000,
 });
 
-/** A scenario whose scale 1 is its knee, at three shares of that; a quick run has the one where policies differ most. */
+/** A scenario whose scale 1 is near its knee, at three shares of that; a quick run has the one where policies differ most. */
 const atLoads = (
   scenario: string,
   { quick, ...run }: Pick<WorstCase, "variant" | "requests" | "durationS" | "quick">,

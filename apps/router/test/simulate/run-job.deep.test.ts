@@ -125,7 +125,9 @@ test("a fleet whose knee is out of reach is an error", async () => {
   // Nothing is answered within the 20 s in which requests are sent.
   const slow = { ...own, parameters: { ...own.parameters, stepBaseMs: 1_000 } };
   const run = runJob(kneeJob(20), { ...simulated, scenario: { ...simulated.scenario, fleet: slow } }, () => {});
-  await expect(run).rejects.toThrow("the fleet does not keep up with 0.05 of the published rate: no knee is found");
+  await expect(run).rejects.toThrow(
+    "at 0.05 of the published rate the fleet does not keep up or misses its objectives: no knee is found",
+  );
 });
 
 test("a plugin's policy decides, and one that throws ends its run", async () => {

@@ -1,5 +1,7 @@
+import { defaultObjectives, type Objectives } from "@espalier/policies";
 import type { SimResult } from "../run.ts";
-import { sendingSpan } from "./results.ts";
+import { goodputShare } from "../workload/summarize.ts";
+import { sendingSpan, toRequestResult } from "./results.ts";
 
 /** Maximum runs of one search. */
 export const maxKneeRuns = 14;
@@ -8,6 +10,8 @@ export const maxKneeRuns = 14;
 const minCompletedShare = 0.97;
 /** Maximum ratio of the mean TTFT in the second half of a run to that in the first half. */
 const maxTtftGrowth = 2;
+/** Minimum share of all requests that must keep their objectives. */
+const minGoodput = 0.9;
 
 /** One run of a search. */
 export interface KneeRun {
@@ -43,12 +47,14 @@ interface KneeSearchOptions {
 
 /**
  * Whether a fleet keeps up. It must answer at least 0.97 of the offered requests within the same time, and the mean
- * TTFT of the second half of the run must be at most twice that of the first half. A run without first tokens is not
- * sustained.
+ * TTFT of the second half of the run must be at most twice that of the first half, and 0.9 of all requests must keep
+ * their objectives. A run without first tokens is not sustained.
  */
 export function isSustained(load: KneeLoad): boolean {
   return (
-    load.completedPerS >= minCompletedShare * load.offeredPerS && load.laterTtftS <= maxTtftGrowth * load.earlierTtftS
+    load.completedPerS >= minCompletedShare * load.offeredPerS &&
+    load.laterTtftS <= maxTtftGrowth * load.earlierTtftS &&
+    load.goodput >= minGoodput
   );
 }
 
@@ -104,6 +110,8 @@ export interface KneeLoad {
   /** Mean TTFT of the requests sent in the first and in the second half; NaN when none had a first token. */
   readonly earlierTtftS: number;
   readonly laterTtftS: number;
+  /** Share of all requests that kept their objectives, as in a run's row. */
+  readonly goodput: number;
 }
 
 /**
@@ -111,7 +119,7 @@ export interface KneeLoad {
  * end are no sign of overload, because as many were being answered at its start. All rates are NaN when all requests
  * were sent at once.
  */
-export function kneeLoad(results: readonly SimResult[]): KneeLoad {
+export function kneeLoad(results: readonly SimResult[], objectives: Objectives = defaultObjectives): KneeLoad {
   const { fromMs, toMs } = sendingSpan(results);
   const middleMs = (fromMs + toMs) / 2;
   const halfS = (toMs - middleMs) / 1_000;
@@ -133,5 +141,6 @@ export function kneeLoad(results: readonly SimResult[]): KneeLoad {
     completedPerS: completed / halfS,
     earlierTtftS: ttftSumMs[0]! / ttftCount[0]! / 1_000,
     laterTtftS: ttftSumMs[1]! / ttftCount[1]! / 1_000,
+    goodput: goodputShare(results.map(toRequestResult), { speed: 1, objectives }),
   };
 }

@@ -161,7 +161,8 @@ interface Measure {
   readonly objectives: Objectives;
 }
 
-function goodputShare(results: readonly RequestResult[], { speed, objectives }: Measure): number {
+/** Share of all requests, failed ones included, whose answers kept the objectives; NaN of none. */
+export function goodputShare(results: readonly RequestResult[], { speed, objectives }: Measure): number {
   const inRealMs = { ttftMs: objectives.ttftMs / speed, tpotMs: objectives.tpotMs / speed };
   const kept = results.filter((result) => {
     const times = { ttftMs: result.firstTokenMs - result.startMs, tpotMs: timePerOutputTokenMs(result) };

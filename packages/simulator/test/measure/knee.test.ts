@@ -14,6 +14,9 @@ interface Queue {
   readonly seed?: number;
 }
 
+/** Time per output token of a stream. */
+const tokenMs = 20;
+
 /** Poisson arrivals at servers with one queue and a constant time of service: M/D/c. */
 function queueRun({ ratePerS, serviceMs, streamMs = 0, seconds = 600, servers = 1, seed = 1 }: Queue): SimResult[] {
   const random = createSeededRandom(seed);
@@ -25,7 +28,8 @@ function queueRun({ ratePerS, serviceMs, streamMs = 0, seconds = 600, servers = 
     const server = freeMs.indexOf(Math.min(...freeMs));
     const doneMs = Math.max(sentMs, freeMs[server]!) + serviceMs;
     freeMs[server] = doneMs;
-    results.push(simResult({ sentMs, ttftMs: doneMs - sentMs, endMs: doneMs + streamMs }));
+    const request = { outputTokens: 1 + streamMs / tokenMs };
+    results.push(simResult({ request, sentMs, ttftMs: doneMs - sentMs, endMs: doneMs + streamMs }));
   }
 }
 
@@ -34,6 +38,7 @@ const load = (parts: Partial<KneeLoad>): KneeLoad => ({
   completedPerS: 100,
   earlierTtftS: 1,
   laterTtftS: 1,
+  goodput: 1,
   ...parts,
 });
 
@@ -59,6 +64,9 @@ describe("a fleet keeps up", () => {
     [{ laterTtftS: Number.NaN }, false],
     [{ earlierTtftS: Number.NaN }, false],
     [{ offeredPerS: Number.NaN, completedPerS: Number.NaN }, false],
+    [{ goodput: 0.9 }, true],
+    [{ goodput: 0.899 }, false],
+    [{ goodput: Number.NaN }, false],
   ])("%o: %s", (parts, isKept) => {
     expect(isSustained(load(parts))).toBe(isKept);
   });
@@ -78,7 +86,26 @@ describe("the load of a run", () => {
       completedPerS: expect.closeTo(2 / 5),
       earlierTtftS: expect.closeTo(0.2),
       laterTtftS: expect.closeTo(0.7),
+      goodput: 0,
     });
+  });
+
+  test("counts what kept its objectives, as a row does: answers that are late or slow are no goodput", () => {
+    const results = [
+      simResult({ ttftMs: 2_000, endMs: 2_500 }),
+      simResult({ ttftMs: 2_001, endMs: 2_501 }),
+      simResult({ ttftMs: 100, endMs: 601 }),
+      simResult({ ttftMs: 100, endMs: 600, error: "upstream_reset" }),
+    ];
+    expect(kneeLoad(results).goodput).toBe(1 / 4);
+    expect(kneeLoad(results, { ttftMs: 3_000, tpotMs: Number.POSITIVE_INFINITY }).goodput).toBe(3 / 4);
+  });
+
+  test("is sustained only as far as the objectives are kept, though the fleet completes all of it", () => {
+    const run = { ratePerS: 20, serviceMs: 5, seconds: 120, streamMs: 4_000 };
+    const results = queueRun(run);
+    expect(isSustained(kneeLoad(results, { ttftMs: 2_000, tpotMs: tokenMs }))).toBe(true);
+    expect(isSustained(kneeLoad(results, { ttftMs: 2_000, tpotMs: tokenMs - 1 }))).toBe(false);
   });
 
   test("answers still under way when the sending ends are no sign of overload", () => {

@@ -5,6 +5,10 @@ const cachedShare = `${sum(rate("espalier_tokens_total", 'kind="cached"'))} / ${
 const share = (matchers) =>
   `(${sum(rate("espalier_requests_total", matchers))} or vector(0)) / ${sum(rate("espalier_requests_total"))}`;
 
+const measuredRequests = sum(rate("espalier_slo_requests_total"), "model, class");
+/** Where no request has kept its objectives yet it is 0. */
+const goodput = `(${sum(rate("espalier_slo_requests_total", 'result="kept"'), "model, class")} or 0 * ${measuredRequests}) / ${measuredRequests}`;
+
 export const traffic = {
   title: "Espalier: traffic and caches",
   panels: [
@@ -99,6 +103,18 @@ export const traffic = {
       "s",
       [[quantile(0.99, "espalier_time_to_first_byte_seconds", { by: "model" }), "{{model}}"]],
       "Whether one model is slow, or all are.",
+    ),
+    plot(
+      "Time per output token",
+      "s",
+      quantiles("espalier_time_per_output_token_seconds"),
+      "Of streams, the mean time of a token after the first.",
+    ),
+    plot(
+      "Goodput",
+      "percentunit",
+      [[goodput, "{{model}} {{class}}"]],
+      "Share of requests that kept their slo: first token and later tokens in time.",
     ),
     plot(
       "Whole answer",

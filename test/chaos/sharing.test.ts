@@ -124,7 +124,7 @@ test("a router that joins is not ready before it has what its peers have", async
   // It lets clients in once it is ready, and is ready once it knows what the others know.
   const joiner = await fleet.start("router-9");
   expect(await call(`${joiner.url}/readyz`)).toMatchObject({ status: 200 });
-  const waits = joiner.log().find(({ msg }) => msg.startsWith("clients are accepted"));
+  const waits = joiner.log().find(({ msg }) => msg.startsWith("client listener opens"));
   expect(waits).toMatchObject({ reasons: expect.arrayContaining([expect.not.stringContaining("engine")]) });
   // Nobody asks engines for anything: what the others know stays as it is.
   const [{ facts }, { facts: reported }] = await Promise.all([fleet.routers[0]!.mesh(), joiner.mesh()]);

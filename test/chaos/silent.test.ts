@@ -70,7 +70,7 @@ test("a router that is stopped until the others have forgotten it comes back, an
   expect(await pauses()).toBeGreaterThan(before.pauses);
   for (const [index, other] of others.entries()) {
     expect(await downs(other)).toBeLessThanOrEqual(before.others[index]! + 1);
-    const ended = other.log().filter(({ msg, why }) => msg === "the link to a router has ended" && why === "silent");
+    const ended = other.log().filter(({ msg, why }) => msg === "router link closed" && why === "silent");
     expect(ended.filter(({ router }) => router !== victim.id)).toEqual([]);
   }
 });

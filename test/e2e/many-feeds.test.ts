@@ -88,7 +88,7 @@ test.runIf(process.platform === "linux")(
     const all = await rows();
     expect(all).toHaveLength(feeds + 1);
     const left = all.filter((row) => !connected(row));
-    const why = feeds === maxTargets ? `the caches of at most ${maxTargets} targets are followed` : "open files allow";
+    const why = feeds === maxTargets ? `limit of ${maxTargets} tracked targets reached` : "open files allow";
     expect(left.at(-1)).toMatchObject({ state: "off", unusable: expect.stringContaining(why) });
     expect(left.length).toBe(1);
 

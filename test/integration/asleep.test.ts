@@ -48,7 +48,7 @@ test("an engine asleep gets no requests though it is healthy, and gets them agai
     asleepEngines: 1,
   });
   const { json } = await router.admin("POST", "/admin/explain", chat());
-  expect(json.leftOut).toEqual([{ key: sims[0]!.id, reasons: ["its metrics say that it is asleep"] }]);
+  expect(json.leftOut).toEqual([{ key: sims[0]!.id, reasons: ["asleep, by its metrics"] }]);
   const page = await router.metrics();
   expect(page.sum("espalier_engine_asleep_ranks")).toBe(1);
   expect(page.sum("espalier_left_out_total", { reason: "asleep" })).toBe(12);

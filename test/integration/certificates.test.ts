@@ -282,11 +282,11 @@ if (!hasOpenssl()) {
 
     const c = await join(a.router, second, second.ca, "c");
     await untilLinked([a.router, b.router, c.router]);
-    const ended = a.router.lines.filter(({ message }) => message === "the link to a router has ended");
+    const ended = a.router.lines.filter(({ message }) => message === "router link closed");
     expect(ended).toEqual([]);
     const late = await join(a.router, first, first.ca, "late");
     const dialsFailed = async () => (await late.router.metrics()).sum("espalier_mesh_dial_failures_total");
     await waitFor(async () => (await dialsFailed()) > 0, { what: "a dial that fails", deadlineMs: 15_000 });
-    expect(late.router.lines.map(({ message }) => message)).not.toContain("linked to a router");
+    expect(late.router.lines.map(({ message }) => message)).not.toContain("router linked");
   });
 }

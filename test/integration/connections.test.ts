@@ -54,7 +54,7 @@ test("the connection past the bound is told so with 503 and a time to come again
 
   for (const { socket } of kept) socket.destroy();
   await waitFor(async () => (await openAt(router)) === 0, { what: "no connections" });
-  expect(linesWith("connections are accepted again")).toHaveLength(1);
+  expect(linesWith("accepting connections again")).toHaveLength(1);
   expect((await call(`${router.url}/v1/models`)).status).toBe(200);
 });
 

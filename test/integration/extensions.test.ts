@@ -75,15 +75,15 @@ const scorerThat = (body: string): string =>
 
 describe("a plugin that is broken is refused with what to do", () => {
   test.each<readonly [string, string | undefined, RegExp]>([
-    ["that is not there", undefined, /there is no such file; a relative path starts at the configuration's file/],
+    ["that is not there", undefined, /file not found; relative paths start at the configuration file's folder/],
     ["with a mistake", "export const = 1;", /cannot be loaded: .*; `node .*broken.mjs` shows where/],
     ["that throws", 'throw new Error("no database");', /cannot be loaded: no database/],
+    ["without what is used", "export default {};", /exports neither `policies` nor `hooks`; add a named export/],
     [
-      "without what is used",
-      "export default {};",
-      /exports neither `policies` nor `hooks`; export one of them by name/,
+      "with a policy of ours",
+      "export const policies = { random: { terms: [] } };",
+      /policy random: name of a built-in policy/,
     ],
-    ["with a policy of ours", "export const policies = { random: { terms: [] } };", /policy random: Espalier has one/],
     [
       "with an unknown scorer",
       'export const policies = { a: { terms: [{ scorer: "speed", weight: 1 }] } };',

@@ -152,7 +152,7 @@ test("a history that does not answer leaves a hole, and the reason is told", asy
   expect(feed).toMatchObject({ lastReplay: "failed", gaps: 1, missedMessages: 1, blocks: { gpu: 12 } });
   expect(feed.latestGaps).toEqual([{ from: 1, to: 1, reason: "replay-failed" }]);
   const warnings = router.lines.filter(({ level }) => level === "warn").map(({ message }) => message);
-  expect(warnings).toContain("the history of KV events could not be fetched");
+  expect(warnings).toContain("KV event replay failed");
 });
 
 test("a router that comes when the history's beginning is gone knows the rest", async () => {

@@ -19,7 +19,7 @@ test("no engine known: 503 with Retry-After, and not ready", async () => {
   expectTurnedAway(await post(`${router.url}/v1/chat/completions`, chat()), 503, "no_engine_available");
   expectTurnedAway(await post(`${router.url}/tokenize`, { prompt: "x" }), 503, "no_engine_available");
   const ready = await call(`${router.url}/readyz`);
-  expect([ready.status, ready.json]).toEqual([503, { status: "not ready", reasons: ["no engine is known"] }]);
+  expect([ready.status, ready.json]).toEqual([503, { status: "not ready", reasons: ["no engines known"] }]);
   expect((await call(`${router.url}/livez`)).status).toBe(200);
   expect((await call(`${router.url}/v1/models`)).json).toEqual({ object: "list", data: [] });
 });

@@ -12,7 +12,7 @@ import { createRig, type Sim } from "./rig.ts";
 const rig = createRig();
 afterEach(() => rig.close());
 
-const linkEnded = "the link to a router has ended";
+const linkEnded = "router link closed";
 /** Six programs' worth of work in one process, on a machine that may be busy. */
 const deadlineMs = 20_000;
 const [old, fresh] = ["the-old-secret-of-the-mesh", "the-new-secret-of-the-mesh"];
@@ -51,7 +51,7 @@ async function startRouter(name: string, sims: readonly Sim[], seeds: readonly s
     linkCounts(): readonly number[] {
       let count = 0;
       return logger.lines.flatMap(({ message }) => {
-        if (message === "linked to a router") return [++count];
+        if (message === "router linked") return [++count];
         return message === linkEnded ? [--count] : [];
       });
     },

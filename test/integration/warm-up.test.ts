@@ -30,7 +30,7 @@ const counted = async (router: RunningRouter): Promise<readonly string[]> => {
 
 test("a router that warms up is alive, and ready once that is over", async () => {
   const { router } = await startWarm(3_000);
-  expect(await readiness(router)).toEqual({ status: 503, reasons: ["the router warms up"] });
+  expect(await readiness(router)).toEqual({ status: 503, reasons: ["the router is warming up"] });
   expect((await fetch(`${router.url}/livez`)).status).toBe(200);
   await untilReady(router);
 });

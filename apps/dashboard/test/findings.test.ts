@@ -167,8 +167,11 @@ test("lost_routers: since when, and those that are silent", () => {
 });
 
 test("not_ready: why, unless engines are the reason", () => {
-  const routers = [router("router-1"), router("router-2", { reasons: ["the router warms up"] })];
-  expect(said("not_ready", { routers }).slice(0, 2)).toEqual(["warn", "router-2 is not ready: the router warms up."]);
+  const routers = [router("router-1"), router("router-2", { reasons: ["the router is warming up"] })];
+  expect(said("not_ready", { routers }).slice(0, 2)).toEqual([
+    "warn",
+    "router-2 is not ready: the router is warming up.",
+  ]);
   expect(said("not_ready", { routers, ...engines(engine("a", down)) })).toEqual([]);
 });
 

@@ -58,7 +58,7 @@ test("flags of other routers set the same, and stand beside ours in the help", (
   const { policy } = read("--policy", "cache_aware", "--cache-threshold", "0.5", "--balance-abs-threshold", "32");
   expect(policy.options).toEqual({ "cache-threshold": 0.5, "balance-abs-threshold": 32 });
   expect(() => read("--policy", "cache_aware", "--cache-threshold", "0.5", "--policy-cache-threshold", "0.5")).toThrow(
-    "--cache-threshold is another name of --policy-cache-threshold",
+    "--cache-threshold is an alias of --policy-cache-threshold",
   );
   const help = addConfigFlags(new Command("serve")).helpInformation().replaceAll(/\s+/g, " ");
   expect(help).toContain("Also --cache-threshold.");

@@ -138,7 +138,9 @@ test("a signal ends it with a whole file, of the named model alone", async () =>
 
 test("a router that refuses ends it, says why, and leaves no file", async () => {
   const url = await temporaryServer(({ response }) => {
-    response.writeHead(429).end(JSON.stringify({ error: { code: "overloaded", message: "Too many recordings." } }));
+    response
+      .writeHead(429)
+      .end(JSON.stringify({ error: { code: "overloaded", message: "Too many concurrent recordings." } }));
   });
   const file = join(dirname(temporaryFile("none", "")), "trace.jsonl");
   const recording = recordTrace({ admins: [url], durationMs: 60_000, file, signal: new AbortController().signal });

@@ -56,7 +56,7 @@ export const traffic = {
       "In flight by router",
       "short",
       [[sum(of("espalier_requests_in_flight"), "instance"), "{{instance}}"]],
-      "Requests whose answer has not ended.",
+      "Requests in flight.",
     ),
     plot(
       "Request bodies in flight",
@@ -120,7 +120,7 @@ export const traffic = {
       "Whole answer",
       "s",
       quantiles("espalier_request_duration_seconds"),
-      "From acceptance to the end of the answer.",
+      "Time from acceptance to the end of the answer, in seconds.",
     ),
     plot(
       "The router's own time",
@@ -261,7 +261,7 @@ export const traffic = {
       "Trace spans",
       "ops",
       [[sum(rate("espalier_trace_spans_total"), "outcome"), "{{outcome}}"]],
-      "What became of recorded spans: sent, failed (the collector did not take them), dropped (the queue was full).",
+      "What became of recorded spans: sent, failed (rejected by the collector), dropped (the queue was full).",
     ),
     row("Configuration"),
     plot(

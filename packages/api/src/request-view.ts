@@ -164,7 +164,7 @@ function indexMembers(body: JsonBody): ReadonlyMap<string, BodyMember> {
 
 function duplicateKey(name: string): EspalierError {
   const param = name.slice(0, maxNamedKeyLength);
-  return new EspalierError("duplicate_key", `The key ${JSON.stringify(param)} stands twice.`, { param });
+  return new EspalierError("duplicate_key", `Duplicate key ${JSON.stringify(param)}.`, { param });
 }
 
 /** @throws EspalierError for what no engine takes for a name, and cannot be routed */

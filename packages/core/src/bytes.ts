@@ -11,7 +11,7 @@ export function readOrUndefined<Read>(read: () => Read): Read | undefined {
 }
 
 /**
- * Reads what `ByteWriter` writes. Every method throws a RangeError if the bytes end too early or are malformed; a caller that
+ * Reads what `ByteWriter` writes. Every method throws a RangeError if unexpected end of bytes or are malformed; a caller that
  * reads from a socket catches it once.
  */
 export class ByteReader {
@@ -82,14 +82,14 @@ export class ByteReader {
     try {
       return decoder.decode(bytes);
     } catch {
-      throw new RangeError("a text is no UTF-8");
+      throw new RangeError("text is not UTF-8");
     }
   }
 
   /** A view of length-prefixed bytes. */
   bytes(maxBytes: number): Uint8Array {
     const length = this.varint();
-    if (length > maxBytes) throw new RangeError(`${length} bytes where ${maxBytes} are the most`);
+    if (length > maxBytes) throw new RangeError(`${length} bytes, maximum ${maxBytes}`);
     return this.raw(length);
   }
 
@@ -116,7 +116,7 @@ export class ByteReader {
 
   #take(length: number): number {
     const at = this.#at;
-    if (length > this.#bytes.length - at) throw new RangeError("the bytes end too early");
+    if (length > this.#bytes.length - at) throw new RangeError("unexpected end of bytes");
     this.#at = at + length;
     return at;
   }

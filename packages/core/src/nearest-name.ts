@@ -37,7 +37,7 @@ export function renamedTo(written: string, names: readonly string[]): string | u
 /** The end of a message about an unknown name: `; it is named NAME now`, `; did you mean NAME?`, or empty when none is close. */
 export function didYouMean(written: string, names: readonly string[]): string {
   const now = renamedTo(written, names);
-  if (now !== undefined) return `; it is named ${now} now`;
+  if (now !== undefined) return `; renamed to ${now}`;
   const meant = nearestName(written, names);
   return meant === undefined ? "" : `; did you mean ${meant}?`;
 }

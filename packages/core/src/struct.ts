@@ -4,7 +4,7 @@ import { ByteReader, ByteWriter } from "./bytes.ts";
  * How a value is written, read, and described in docs/reference/wire-layouts.md. Declare codecs once, at the top of a module: reading and
  * writing makes no codec.
  *
- * A reader throws a RangeError for what is beyond a bound, and where the bytes end too early. A writer checks no bound: who
+ * A reader throws a RangeError for what is beyond a bound, and where unexpected end of bytes. A writer checks no bound: who
  * calls it keeps to them.
  */
 export interface Codec<Value> {
@@ -61,7 +61,7 @@ export function varint(max?: number, min = 0): Codec<number> {
     write: (writer, value) => writer.varint(value),
     read(reader) {
       const value = atMost(reader.varint(), max);
-      if (value < min) throw new RangeError(`${value} where ${min} is the least`);
+      if (value < min) throw new RangeError(`${value}, minimum ${min}`);
       return value;
     },
     layout: `v(${min === 0 ? "" : `${min}-`}${written(max)})`,
@@ -100,7 +100,7 @@ export function amount(max = Number.MAX_VALUE): Codec<number> {
     write: (writer, value) => writer.f64(value),
     read(reader) {
       const value = reader.f64();
-      if (!(value >= 0)) throw new RangeError(`${value} is no amount`);
+      if (!(value >= 0)) throw new RangeError(`${value} is not an amount`);
       return atMost(value, max);
     },
     layout: max === Number.MAX_VALUE ? "f64(from 0)" : `f64(${written(max)})`,
@@ -527,7 +527,7 @@ export function messages<const Table extends Bodies>(table: Table): Messages<Mes
 }
 
 function atMost(value: number, max: number): number {
-  if (value > max) throw new RangeError(`${value} where ${max} is the most`);
+  if (value > max) throw new RangeError(`${value}, maximum ${max}`);
   return value;
 }
 

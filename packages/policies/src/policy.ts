@@ -156,7 +156,7 @@ export interface Explanation {
 export interface ExplainedCandidate {
   readonly key: string;
   readonly target: number;
-  /** Whether it passed the filters. */
+  /** Whether the candidate passed the filters. */
   readonly eligible: boolean;
   /** The filter that left it out; null for one that passed. */
   readonly filteredBy: string | null;

@@ -225,7 +225,7 @@ export function createSharedRents({ channel, clock, scheduler, meter }: SharedRe
   const ledger = new RentLedger(() => clock.nowMs());
   const received = meter.counter(
     "espalier_copy_rents_received_total",
-    "Notes of other routers on what prompts that begin alike have overpaid, by whether they could be read.",
+    "Copy credit reports of other routers, by outcome.",
     ["outcome"],
   );
   const outcomes = { taken: received.series("taken"), invalid: received.series("invalid") };

@@ -102,7 +102,7 @@ export function createContext(
   const countDropped = counterOf(
     meter,
     "espalier_log_dropped_lines_total",
-    "Lines of the log that could not be written, or that too many others waited before.",
+    "Log lines dropped because output failed or was too slow.",
   );
   dependencies.onDroppedLogLines?.(countDropped);
   const warn = createWarn(clock, logger);
@@ -184,7 +184,7 @@ export function createContext(
 function createRules({ policies = {} }: RouterDependencies, warn: Warn) {
   checkCustomPolicies(policies);
   const onFailure = (policy: string, error: unknown): void =>
-    warn(`policy ${policy}`, "a policy failed; the least loaded engine is taken", { policy, error });
+    warn(`policy ${policy}`, "policy failed; falling back to the least loaded engine", { policy, error });
   return (config: CompiledConfig) => poolRules(config, { custom: policies, onFailure });
 }
 
@@ -261,7 +261,7 @@ function createSelectors(
     meter,
     "reason",
     "espalier_left_out_total",
-    `Targets that routing decisions left out, by reason: ${exclusions.join(", ")}, or the name of the policy's filter.`,
+    `Targets excluded from routing decisions, by reason: ${exclusions.join(", ")}, or the name of the policy's filter.`,
   );
   const adapterUseAgeMs = (id: EngineId, adapter: string): number => {
     const engine = fleet.engine(id);

@@ -246,7 +246,7 @@ function untilServing(
   const readiness = (): Readiness => readinessOf(context, warmUp, undefined);
   const part = untilReady(() => context.fleet.engines.length === 0 || readiness().ready, scheduler);
   const start = (): Promise<void> => {
-    logger.info("clients are accepted once this router is ready", { withinMs: readyWithinMs, ...readiness() });
+    logger.info("client listener opens when this router is ready", { withinMs: readyWithinMs, ...readiness() });
     return part.start();
   };
   return [{ start, stop: part.stop }];
@@ -276,7 +276,7 @@ function tellGroup(group: RouterGroup | undefined, reload: () => ReloadOutcome):
 }
 
 function whyNoneIsUsable({ engines }: Fleet): string {
-  if (engines.length === 0) return "no engine is known";
+  if (engines.length === 0) return "no engines known";
   return areAsleep(engines.flatMap(({ targets }) => targets)) ? "all engines are asleep" : "no engine is usable";
 }
 
@@ -286,7 +286,7 @@ function readinessOf(
   group: RouterGroup | undefined,
 ): Readiness {
   const reasons: string[] = [];
-  if (!warmUp.isOver) reasons.push("the router warms up");
+  if (!warmUp.isOver) reasons.push("the router is warming up");
   if (drain.started) reasons.push("the router is draining");
   // Requests that wait for a first engine, or that others answer, have to reach a router.
   if (fleet.usableCount() === 0 && !pools.hasHeld && overflow.backends.length === 0) {

@@ -233,7 +233,7 @@ test("models that rewrites name beyond what is kept are reported, and the others
   const { sources, logged } = await start({
     discovery: { "inference-pools": ["ai/chat"], kubernetes: { "api-server": url } },
   });
-  const warning = "inference model rewrites name too many models; the others are left out";
+  const warning = "too many models in inference model rewrites; ignoring the rest";
   expect([sources.requestTables.rewrittenModels.length, logged(warning)]).toEqual([10_000, []]);
   api.put(rewrites, rewrite("one-more", [["one-more"]]));
   await waitFor(() => logged(warning).length > 0, { what: "the warning" });
@@ -252,8 +252,8 @@ test("an API server that stops answering is counted and reported, until it answe
   api.faults.list.push({ status: 500 });
   api.put(objectives("ai"), objective("urgent", 8));
   watch()?.data(`${JSON.stringify({ type: "ERROR", object: { code: 410 } })}\n`);
-  const failure = "source of inference objects failed; the last good list stays";
-  const recovery = "source of inference objects is followed again";
+  const failure = "source of inference objects failed; last good list stays in use";
+  const recovery = "source of inference objects recovered";
   await waitFor(() => logged(recovery).length > 0, { what: "the recovery" });
   const source = "requests of inference pool ai/chat";
   expect(logged(failure)).toEqual([expect.objectContaining({ source })]);

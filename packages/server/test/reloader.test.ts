@@ -64,7 +64,7 @@ describe("a reload", () => {
     expect(taken.map(({ policy }) => policy.name)).toEqual(["random"]);
     expect(logger.lines.map(({ level, message }) => `${level} ${message}`)).toEqual([
       "info configuration reloaded",
-      "warn configuration changes wait for a restart",
+      "warn configuration changes need a restart",
     ]);
   });
 

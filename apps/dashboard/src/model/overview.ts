@@ -90,7 +90,7 @@ const readLinks = objectOf({
   admin: asTextOrNull,
   /** Empty where it is unknown. */
   version: asText,
-  /** Digest of the settings that all routers should have alike. */
+  /** Digest of the settings that must match on all routers. */
   settings: asText,
   links: listOf(readLink),
   lost: listOf(readLost),

@@ -68,7 +68,7 @@ export function hashKernel(name: KernelName = webAssembly() ? "wasm" : "js"): Ha
  * @throws Error on another processor
  */
 export function requireLittleEndian(probe: Uint8Array = new Uint8Array(Uint32Array.of(1).buffer)): void {
-  if (probe[0] !== 1) throw new Error("Hashing needs a little-endian processor, and this one is not");
+  if (probe[0] !== 1) throw new Error("Hashing requires a little-endian processor");
 }
 
 /** The used part of the global of the same name, which the types of Node.js do not declare. */
@@ -91,7 +91,7 @@ function webAssembly(): WebAssemblyGlobal | undefined {
  */
 function createWasmKernel(): KernelArithmetic {
   const api = webAssembly();
-  if (api === undefined) throw new Error("WebAssembly is switched off in this process");
+  if (api === undefined) throw new Error("WebAssembly is disabled in this process");
   const { exports } = new api.Instance(new api.Module(Buffer.from(kernelBytes, "base64")));
   const { memory, hashBlocks, mixContents, absorb } = exports;
   if (memory.buffer.byteLength !== kernelMemory.totalBytes) throw new Error("The kernel has another memory layout");

@@ -131,7 +131,7 @@ let compiled: object | undefined;
  */
 function createKernel(): Kernel {
   const api = (globalThis as { readonly WebAssembly?: WebAssemblyGlobal }).WebAssembly;
-  if (api === undefined) throw new Error("WebAssembly is switched off in this process");
+  if (api === undefined) throw new Error("WebAssembly is disabled in this process");
   compiled ??= new api.Module(Buffer.from(kernelBytes, "base64"));
   return new api.Instance(compiled).exports as Kernel;
 }

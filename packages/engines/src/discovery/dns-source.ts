@@ -125,7 +125,7 @@ class DnsSource<Entry> implements Source<Entry> {
         resolve();
       };
       this.#cancel = this.#scheduler.after(queryTimeoutMs, () =>
-        close(() => this.#report?.fail("answers", `no answer within ${queryTimeoutMs} ms; the last list stays`)),
+        close(() => this.#report?.fail("answers", `no answer within ${queryTimeoutMs} ms; last list stays in use`)),
       );
       if (this.#isQuerying) return;
       this.#isQuerying = true;
@@ -136,7 +136,7 @@ class DnsSource<Entry> implements Source<Entry> {
         },
         (error: unknown) => {
           this.#isQuerying = false;
-          close(() => this.#report?.fail("answers", `${reasonOf(error)}; the last list stays`, error));
+          close(() => this.#report?.fail("answers", `${reasonOf(error)}; last list stays in use`, error));
         },
       );
     });
@@ -144,14 +144,14 @@ class DnsSource<Entry> implements Source<Entry> {
 
   #take({ found, failure }: FoundAddresses): void {
     if (found.length === 0 && failure === undefined) {
-      this.#report?.fail("answers", "the name has no addresses; the last list stays");
+      this.#report?.fail("answers", "the name has no addresses; last list stays in use");
       return;
     }
     const { hasChanged, leftOut } = this.#list.take(found, failure === undefined);
     if (failure !== undefined)
-      this.#report?.fail("answers", `${reasonOf(failure)}; what is known beyond the answer stays`, failure);
+      this.#report?.fail("answers", `${reasonOf(failure)}; known addresses beyond the answer stay in use`, failure);
     else if (leftOut > 0)
-      this.#report?.fail("answers", `more than ${maxEnginesPerSource} addresses; the others are left out`);
+      this.#report?.fail("answers", `more than ${maxEnginesPerSource} addresses; the rest is ignored`);
     else this.#report?.clear("answers");
     if (hasChanged) this.#observer?.onList(this.#list.addresses.map(this.#entryAt));
   }

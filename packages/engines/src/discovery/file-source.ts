@@ -99,8 +99,7 @@ function createListReader<Entry>(
   };
 }
 
-const blankReason =
-  "it is blank, and was not before: what it said stays, until it says an empty list ([]) or another one";
+const blankReason = "the file became empty; last list stays in use (write [] for no engines)";
 
 /** Whether a YAML or JSON file has no content at all, not even an empty list. */
 function isBlank(text: string): boolean {

@@ -108,8 +108,7 @@ export function watchFile(options: FileWatchOptions, refresh: () => Promise<void
  * @returns a function that ends the watch; calling it twice does nothing
  */
 function watchFolder(path: string, onChange: () => void, logger: Logger): () => void {
-  const warn = (error: unknown): void =>
-    logger.warn("folder not watched; changes are seen by polling", { path, error });
+  const warn = (error: unknown): void => logger.warn("folder watch failed; polling for changes", { path, error });
   try {
     const watcher = watch(path, { persistent: false }, onChange);
     watcher.on("error", (error) => {

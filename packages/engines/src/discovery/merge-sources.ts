@@ -230,7 +230,7 @@ function unite<Entry extends Identified>(followed: readonly Followed<Entry>[], n
         owners.set(entry.id, name);
         entries.push(entry);
       } else if (!conflicts.has(entry.id)) {
-        const message = `${noun} ${entry.id} of ${name} is ignored: ${owner} has that id already`;
+        const message = `${noun} ${entry.id} of ${name} ignored: duplicate id, kept from ${owner}`;
         conflicts.set(entry.id, { message, source: name });
       }
     }

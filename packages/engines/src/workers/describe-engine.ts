@@ -28,7 +28,7 @@ const targetDescription = closed(
         prefix_queries: nullable(Type.Number()),
         prefix_hits: nullable(Type.Number()),
       },
-      { description: "Null where the engine's metrics say nothing." },
+      { description: "Null if the engine's metrics lack it." },
     ),
     adapters: nullable(
       closed({
@@ -38,7 +38,7 @@ const targetDescription = closed(
         /** Those assumed to be loaded, least recently used first. */
         loaded: Type.Array(Type.String()),
       }),
-      { description: "LoRA adapters; null while none was seen or asked for." },
+      { description: "LoRA adapters; null until one was seen or requested." },
     ),
   },
   { title: "Target" },
@@ -56,16 +56,16 @@ export const engineDescription = closed({
   draining: Type.Boolean(),
   models: nullable(Type.Array(Type.String()), { description: "Null until known." }),
   role: Type.Enum(["both", "prefill", "decode"]),
-  kv_transfer: nullable(Type.String(), { description: "The protocol by which it hands over KV blocks." }),
+  kv_transfer: nullable(Type.String(), { description: "KV transfer protocol of the engine." }),
   kv_pull: nullable(Type.String(), {
-    description: "The protocol by which it fetches KV blocks of prompts from other engines.",
+    description: "Protocol for fetching KV blocks from other engines.",
   }),
   weight: Type.Number(),
   labels: record(Type.String()),
-  region: nullable(Type.String(), { description: "Where it is; null if that is not known." }),
+  region: nullable(Type.String(), { description: "Region of the engine; null if unknown." }),
   /** In milliseconds, to the hundredth. */
   network_ms: nullable(Type.Number(), {
-    description: "Round trip between this router and it; null until it is measured.",
+    description: "Round trip between this router and the engine; null until measured.",
   }),
   /** `overruled`: it is ignored, because those of too many engines are open. */
   breaker: closed({ state: Type.String(), reason: Type.String(), overruled: Type.Boolean() }),

@@ -78,7 +78,7 @@ function createModelFetch(deps: EngineDeps, engine: Engine): { start(): void; st
   };
   const failed = (reason: string): number => {
     // Logged once per run of failures: an engine without this path stays without it.
-    if (failures === 0) engine.logger.warn("the engine's list of models could not be read", { reason });
+    if (failures === 0) engine.logger.warn("model list of an engine unreadable", { reason });
     failures += 1;
     return backoffDelayMs(failures - 1, { firstDelayMs: options.firstRetryMs, maxDelayMs: options.intervalMs }, random);
   };

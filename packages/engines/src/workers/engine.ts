@@ -174,7 +174,7 @@ export class Engine implements EngineRecord {
     const isOther = count > 1 && !this.targets.every(({ rank }) => numbers.includes(this.firstRank + rank));
     if (isOther && !this.#hasOtherRanks) {
       const { firstRank } = this;
-      this.logger.warn("the metrics of an engine name other ranks than its entry", {
+      this.logger.warn("ranks in an engine's metrics differ from its configuration", {
         shown: numbers,
         firstRank,
         count,
@@ -226,7 +226,7 @@ export class Engine implements EngineRecord {
 
   /** Its metrics show that its process was restarted. */
   restarted(): void {
-    this.logger.info("engine was restarted");
+    this.logger.info("engine restarted");
     this.#deps.onChange("restarted", this);
   }
 
@@ -236,8 +236,8 @@ export class Engine implements EngineRecord {
     if (asleep.join() === this.#asleepRanks.join()) return;
     this.#asleepRanks = asleep;
     if (this.state !== "removed") this.meters.asleep(asleep.length);
-    if (asleep.length > 0) this.logger.info("engine sleeps", { ranks: asleep });
-    else this.logger.info("engine no longer sleeps");
+    if (asleep.length > 0) this.logger.info("engine asleep", { ranks: asleep });
+    else this.logger.info("engine awake");
     this.#deps.onChange("asleep", this);
   }
 
@@ -256,22 +256,22 @@ export class Engine implements EngineRecord {
   coolDown(pauseMs: number): void {
     const untilMs = this.#deps.clock.nowMs() + Math.min(maxCooldownMs, pauseMs);
     this.#cooldownUntilMs = Math.max(this.#cooldownUntilMs, untilMs);
-    this.logger.debug("engine asked for a pause", { pauseMs });
+    this.logger.debug("engine in cooldown after Retry-After", { pauseMs });
     this.#deps.onChange("cooldown", this);
   }
 
   /** Panic mode: no other engine is left for a model. */
   endCooldown(): void {
     this.#cooldownUntilMs = Number.NEGATIVE_INFINITY;
-    this.logger.info("engine cooldown ended: it is a model's last one");
+    this.logger.info("engine cooldown ignored: last engine of a model");
   }
 
   overrule(isOverruled: boolean): void {
     if (this.isOverruled === isOverruled) return;
     this.isOverruled = isOverruled;
     if (this.state !== "removed") this.meters.overruled(isOverruled);
-    if (isOverruled) this.logger.warn("engine breaker overruled: too many are open");
-    else this.logger.info("engine breaker counts again");
+    if (isOverruled) this.logger.warn("engine breaker ignored: too many open");
+    else this.logger.info("engine breaker respected again");
   }
 
   /**
@@ -282,8 +282,8 @@ export class Engine implements EngineRecord {
     if (this.isTried === isTried) return;
     this.isTried = isTried;
     if (this.state !== "removed") this.meters.tried(isTried);
-    if (isTried) this.breaker.halfOpen("tried although health checks say it is down");
-    else this.breaker.trust("health checks count again");
+    if (isTried) this.breaker.halfOpen("panic mode: down engine gets requests");
+    else this.breaker.trust("panic mode ended: health checks respected again");
   }
 
   /** Uses the models that discovery names, if it names any. */
@@ -300,7 +300,7 @@ export class Engine implements EngineRecord {
       created: known.find(({ id }) => id === model.id)?.created ?? model.created,
     }));
     this.logger.info("engine models changed", { models: models.length });
-    if (leftOut > 0) this.logger.warn("some models of the engine were left out", { leftOut });
+    if (leftOut > 0) this.logger.warn("too many models of an engine; ignoring the rest", { leftOut });
     this.#deps.onChange("models", this);
   }
 

@@ -28,7 +28,7 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
   const labels = ["engine"];
   const withOutcome = ["engine", "outcome"];
   const metrics = {
-    up: meter.gauge("espalier_engine_up", "1 while health checks find the engine up.", labels),
+    up: meter.gauge("espalier_engine_up", "1 while the engine is up by its health checks.", labels),
     inFlight: meter.gauge(
       "espalier_engine_requests_in_flight",
       "Requests from this router in flight at the engine.",
@@ -41,22 +41,18 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
     ),
     overruled: meter.gauge(
       "espalier_engine_breaker_overruled",
-      "1 while the engine's circuit breaker is ignored, because those of too many engines of a model are open.",
+      "1 while the engine's circuit breaker is ignored because too many of a model are open.",
       labels,
     ),
     tried: meter.gauge(
       "espalier_engine_health_overruled",
-      "1 while the engine gets requests although health checks fail, because too few of a model's engines are up.",
+      "1 while the engine gets requests in panic mode although it is down.",
       labels,
     ),
-    asleep: meter.gauge(
-      "espalier_engine_asleep_ranks",
-      "Ranks of the engine that get no requests because its metrics say that they are asleep.",
-      labels,
-    ),
+    asleep: meter.gauge("espalier_engine_asleep_ranks", "Ranks of the engine that are asleep, by its metrics.", labels),
     network: meter.gauge(
       "espalier_engine_network_round_trip_seconds",
-      "Round trip between this router and the engine: the shortest of the last minute.",
+      "Shortest round trip between this router and the engine in the last minute, in seconds.",
       labels,
     ),
     probes: meter.counter(

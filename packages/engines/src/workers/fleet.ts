@@ -256,7 +256,7 @@ class EngineFleet implements Fleet {
     const isSlower = ({ probeMs, scrapeMs }: typeof before): boolean =>
       probeMs > health.intervalMs || scrapeMs > scrape.intervalMs;
     if (isSlower(before) || !isSlower(this.#pace)) return;
-    this.#logger.warn("so many engines are asked less often than configured", {
+    this.#logger.warn("too many engines: probing less often than configured", {
       engines: specs.length,
       healthMs: Math.max(health.intervalMs, this.#pace.probeMs),
       metricsMs: Math.max(scrape.intervalMs, this.#pace.scrapeMs),

@@ -16,8 +16,8 @@ const maxHealthBytes = 64 * 1024;
 
 /** Why a probe does not count, by its outcome. */
 const whyIgnored: Readonly<Record<OwnOutcome, string>> = {
-  local: "this router could open no connection",
-  late: "the event loop was late",
+  local: "connection limit of this router",
+  late: "event loop delay",
   busy: "the engine answers requests",
 };
 

@@ -47,10 +47,10 @@ export function createPanicMode({ logger, options, pools, has }: PanicModeDeps):
     const before = panicked;
     panicked = models;
     for (const [model, counts] of models) {
-      if (!before.has(model)) logger.warn("too few engines of a model are up: all are tried", { model, ...counts });
+      if (!before.has(model)) logger.warn("panic mode: too few engines of a model are up", { model, ...counts });
     }
     for (const model of before.keys()) {
-      if (!models.has(model)) logger.info("engines that are down are no longer tried for a model", { model });
+      if (!models.has(model)) logger.info("panic mode ended", { model });
     }
     for (const engine of down) {
       engine.tryThoughDown(tried.has(engine));

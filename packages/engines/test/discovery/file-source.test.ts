@@ -54,7 +54,7 @@ test("a file that becomes blank is refused, and followed again once it says some
   for (const blank of ["", " \n", "# engines\n---\n"]) {
     await writeFile(path, blank);
     await waitFor(() => errors.length === 1, { what: "a refusal" });
-    expect(errors.pop()?.message).toContain("it is blank, and was not before");
+    expect(errors.pop()?.message).toContain("the file became empty");
     expect(lists.at(-1)).not.toBe("");
     await writeFile(path, `a ${blank.length}`);
     await latest(lists, `a ${blank.length}`);

@@ -75,7 +75,7 @@ test("the first source wins an id, and the conflict is reported once for as long
   expect(recorder.lists).toEqual(["a b"]);
   expect(recorder.errors).toEqual([]);
   expect(recorder.conflicts.map(({ code, message }) => [code, message])).toEqual([
-    ["config_invalid", "engine a of second is ignored: the configuration has that id already"],
+    ["config_invalid", "engine a of second ignored: duplicate id, kept from the configuration"],
   ]);
 
   second.give("a c");
@@ -96,8 +96,8 @@ test("an id in three sources and twice in one of them is reported once", async (
   await merged.stop();
   expect(recorder.lists).toEqual(["a b"]);
   expect(recorder.conflicts.map(({ message }) => message)).toEqual([
-    "engine a of source 1 is ignored: source 0 has that id already",
-    "engine b of source 2 is ignored: source 0 has that id already",
+    "engine a of source 1 ignored: duplicate id, kept from source 0",
+    "engine b of source 2 ignored: duplicate id, kept from source 0",
   ]);
 });
 
@@ -198,7 +198,7 @@ test("a watched file joins the configured list and follows its changes until sto
   await waitFor(() => recorder.lists.length === 2, { what: "second list" });
   expect(recorder.lists).toEqual(["a b c", "a b d"]);
   expect(recorder.conflicts.map(({ message }) => message)).toEqual([
-    `engine b of file ${path} is ignored: the configuration has that id already`,
+    `engine b of file ${path} ignored: duplicate id, kept from the configuration`,
   ]);
 });
 

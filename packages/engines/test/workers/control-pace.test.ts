@@ -25,7 +25,7 @@ test("of a large fleet at most 500 probes and 1,000 pages of a rank are asked fo
   expect(countIn(engines, "/metrics", fromMs, fromMs + 8_000)).toBeGreaterThan(8 * 400);
   for (let at = 0; at < 8_000; at += 100)
     expect(countIn(engines, "/metrics", fromMs + at, fromMs + at + 100)).toBeLessThan(110);
-  expect(harness.lines.filter(({ message }) => message.startsWith("so many engines"))).toMatchObject([
+  expect(harness.lines.filter(({ message }) => message.startsWith("too many engines"))).toMatchObject([
     { level: "warn", fields: { engines: 2_000, healthMs: 4_000, metricsMs: 4_000 } },
   ]);
 });

@@ -401,7 +401,7 @@ test("ranks have the engine's own numbers: learned from its metrics, or of the e
     ["a#1", 5],
   ]);
   expect(b.targets.map(rankNumber)).toEqual([5, 6]);
-  const warnings = harness.lines.filter(({ message }) => message.includes("other ranks than its entry"));
+  const warnings = harness.lines.filter(({ message }) => message.includes("metrics differ from its configuration"));
   expect(warnings).toHaveLength(1);
 });
 

@@ -51,7 +51,7 @@ describe("engines that health checks find down", () => {
     const { harness } = fleet;
     await takeDown(fleet, "a", "b");
     const { breaker } = harness.record("a");
-    expect(breaker).toMatchObject({ state: "half-open", reason: "tried although health checks say it is down" });
+    expect(breaker).toMatchObject({ state: "half-open", reason: "panic mode: down engine gets requests" });
     const trial = breaker.begin()!;
     expect(usable(harness)).toEqual(["b", "c"]);
     trial.success();
@@ -185,9 +185,9 @@ test("a panic is told of when it begins and when it ends: in the log once, in th
   expect([gauge("a"), gauge("b"), gauge("c")]).toEqual([1, 1, 0]);
   await harness.time.advanceAsync(30_000);
   expect(linesWith("too few engines")).toMatchObject([{ level: "warn", fields: { model: "m", up: 1, engines: 3 } }]);
-  expect(linesWith("no longer tried")).toEqual([]);
+  expect(linesWith("panic mode ended")).toEqual([]);
   engines[0]!.paths["/health"] = healthy;
   await harness.time.advanceAsync(8_000);
   expect([gauge("a"), gauge("b")]).toEqual([0, 0]);
-  expect(linesWith("no longer tried")).toMatchObject([{ level: "info", fields: { model: "m" } }]);
+  expect(linesWith("panic mode ended")).toMatchObject([{ level: "info", fields: { model: "m" } }]);
 });

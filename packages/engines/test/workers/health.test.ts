@@ -77,8 +77,8 @@ test.each(failures)("an engine that was up and %s is down after three probes", a
 });
 
 test.each([
-  ["late", "late", "the event loop was late"],
-  ["short", "local", "this router could open no connection"],
+  ["late", "late", "event loop delay"],
+  ["short", "local", "connection limit of this router"],
 ] as const)(
   "probes that this router itself is %s with count for nothing but as such, and are made again at their interval",
   async (want, outcome, reason) => {

@@ -153,7 +153,7 @@ test.each<[string, Answer, string]>([
   const attempts = engine.times("/v1/models").filter((time) => time >= 30_000);
   expect(attempts[1]! - attempts[0]!).toBeLessThanOrEqual(250);
   expect(attempts.length).toBeLessThan(14);
-  const warnings = harness.lines.filter(({ message }) => message === "the engine's list of models could not be read");
+  const warnings = harness.lines.filter(({ message }) => message === "model list of an engine unreadable");
   expect(warnings.map(({ fields }) => fields)).toEqual([{ engine: "a", reason }]);
   engine.paths["/v1/models"] = modelsAnswer("other");
   await harness.time.advanceAsync(31_000);
@@ -193,7 +193,7 @@ test("each run of failures is warned of once, and its delays start over", async 
     while (engine.times("/v1/models").length < from + 4) await harness.time.advanceAsync(50);
     const [first, second] = engine.times("/v1/models").slice(from) as [number, number];
     expect(second - first).toBeLessThanOrEqual(250);
-    const warnings = harness.lines.filter(({ message }) => message === "the engine's list of models could not be read");
+    const warnings = harness.lines.filter(({ message }) => message === "model list of an engine unreadable");
     expect(warnings).toHaveLength(run);
     engine.paths["/v1/models"] = modelsAnswer("m");
     while (engine.times("/v1/models").length < from + 5) await harness.time.advanceAsync(50);
@@ -212,7 +212,7 @@ test("an engine that comes back is asked eagerly and warned of again", async () 
   const from = engine.times("/v1/models").length - 1;
   await harness.time.advanceAsync(300);
   expect(engine.times("/v1/models").length - from).toBeGreaterThanOrEqual(2);
-  const warnings = harness.lines.filter(({ message }) => message === "the engine's list of models could not be read");
+  const warnings = harness.lines.filter(({ message }) => message === "model list of an engine unreadable");
   expect(warnings).toHaveLength(2);
 });
 

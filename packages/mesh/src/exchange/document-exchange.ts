@@ -328,7 +328,7 @@ export class DocumentIntake {
         this.#leave(update.name);
         return "dropped";
       }
-      logger.warn("a peer's update was refused", { from, document: update.name, error: error.message });
+      logger.warn("update of a peer rejected", { from, document: update.name, error: error.message });
       peer.link.close("update-refused");
       return undefined;
     }

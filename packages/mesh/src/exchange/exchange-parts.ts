@@ -78,7 +78,7 @@ export function createExchangeMeter(meter: Meter) {
       meter,
       "kind",
       "espalier_mesh_exchange_bytes_total",
-      "Bytes of frames sent on links, by content.",
+      "Bytes sent on links, by content.",
     ),
     dropped: counterBy<ExchangeKind>(
       meter,
@@ -91,12 +91,12 @@ export function createExchangeMeter(meter: Meter) {
       meter,
       "reason",
       "espalier_mesh_resyncs_total",
-      "Diffs of documents requested from peers, by what showed that something was missing.",
+      "Document diffs requested from peers, by trigger.",
     ),
     refused: counterOf(
       meter,
       "espalier_mesh_refused_updates_total",
-      "Updates with content that their writer may not write; their links were closed.",
+      "Document updates rejected for lack of write permission; their links were closed.",
     ),
     invalid: counterBy<Channel>(
       meter,
@@ -109,13 +109,13 @@ export function createExchangeMeter(meter: Meter) {
       meter,
       lagBucketsSeconds,
       "espalier_mesh_replication_lag_seconds",
-      "Replication lag: time from the commit of a change to its arrival, by the wall clocks of both routers.",
+      "Replication lag from the commit of a change to its arrival, by both routers' wall clocks, in seconds.",
     ),
     compared: counterBy<"sent" | "received">(
       meter,
       "direction",
       "espalier_mesh_statements_total",
-      "Statements about settled targets, sent to peers and compared with theirs.",
+      "Digests of settled targets, sent to peers and compared with theirs.",
     ),
     snapshot: counterBy<"imported" | "served" | "failed" | "unavailable">(
       meter,

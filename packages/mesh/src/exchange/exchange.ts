@@ -252,14 +252,14 @@ export class Exchange {
       this.#sender.refuse(link, message.request, "failed");
       this.#meter.invalid("documents");
       const from = originKey(link.peer.origin);
-      if (!this.#unreadable.has(link)) this.#deps.logger.info("a peer's requests cannot be read", { from, error });
+      if (!this.#unreadable.has(link)) this.#deps.logger.info("malformed request of a peer", { from, error });
       this.#unreadable.add(link);
     }
   }
 
   #answerFailed(link: Link, error: unknown): void {
     const from = originKey(link.peer.origin);
-    this.#deps.logger.warn("an answer to a peer could not be computed", { from, error });
+    this.#deps.logger.warn("answer to a peer failed", { from, error });
   }
 }
 

@@ -181,7 +181,7 @@ export class SnapshotExchange {
     } else {
       active.sink.abort();
       this.#deps.meter.snapshot("failed");
-      this.#deps.logger.info("a peer gave no snapshot", { from: originKey(link.peer.origin), outcome });
+      this.#deps.logger.info("peer sent no snapshot", { from: originKey(link.peer.origin), outcome });
       for (const one of active.pending) if (outcome !== "busy") one.tried.add(link);
       this.#pending.unshift(...active.pending);
     }

@@ -21,7 +21,7 @@ export function guardObserver(
     meter,
     "event",
     "espalier_mesh_handler_failures_total",
-    "Events of links to other routers that this one failed to handle, through a fault of its own; the links go on.",
+    "Link events that failed in a handler of this router; the links continue.",
   );
   const guard = (event: keyof LinkObserver, peer: string, handle: () => void): void => {
     try {
@@ -29,7 +29,7 @@ export function guardObserver(
     } catch (error) {
       if (event === "frame" && isPeersFault(error)) throw error;
       failed(event);
-      logger.error("an event of a link could not be handled; the link goes on", { event, peer, error });
+      logger.error("link event handler failed; link continues", { event, peer, error });
     }
   };
   const nameOf = (link: Link): string => link.peer.origin.router;

@@ -63,7 +63,7 @@ export interface HandshakeDeps {
   readonly role: HandshakeRole;
   readonly local: LocalIdentity;
   readonly versions: VersionRange;
-  /** One or more, the own one first. A single empty one when links are not authenticated by a secret. */
+  /** One or more, the own one first. A single empty one when mesh links are not authenticated: no secret. */
   readonly secrets: readonly string[];
   readonly nonce: Uint8Array;
   /** Whether this process made the nonce: then it talks to itself. */
@@ -162,7 +162,7 @@ export class Handshake {
     if (mismatch) return this.reject(...mismatch);
     const { origin, address, capabilities } = hello;
     if (origin.router === local.origin.router) {
-      return this.reject("router-id-taken", `two routers are called ${origin.router}`);
+      return this.reject("router-id-taken", `two routers have the id ${origin.router}`);
     }
     this.peer = { origin, address, version, capabilities };
     const theirHello = Uint8Array.from(frame);
@@ -178,9 +178,9 @@ export class Handshake {
   #mismatch({ nonce, cluster, seedDigest, blockSizeTokens }: Hello): readonly [RejectReason, string] | undefined {
     const { local } = this.#deps;
     if (this.#deps.isOwnNonce(nonce)) return ["self", "a router has dialed itself"];
-    if (cluster !== local.cluster) return ["cluster-name", "the names of the clusters differ"];
+    if (cluster !== local.cluster) return ["cluster-name", "cluster names differ"];
     const ownDigest = createHash("sha256").update(local.fleetSeed).digest();
-    if (!ownDigest.equals(seedDigest)) return ["fleet-seed", "the seeds of the fleets differ"];
+    if (!ownDigest.equals(seedDigest)) return ["fleet-seed", "fleet seeds differ"];
     if (blockSizeTokens === local.blockSizeTokens) return undefined;
     return ["block-size", `blocks of ${local.blockSizeTokens} tokens here, of ${blockSizeTokens} there`];
   }
@@ -190,7 +190,7 @@ export class Handshake {
     const transcript = this.#transcript!;
     const known = role === "dialer" ? this.#provedSecrets() : this.#deps.secrets;
     const proved = provedSecret(frame, known, role === "dialer" ? "acceptor" : "dialer", transcript);
-    if (proved === undefined) return this.reject("secret", "the secrets differ, or one router has none");
+    if (proved === undefined) return this.reject("secret", "secrets differ or are missing");
     this.secret = proved;
     this.#state = "accept";
     if (role === "dialer") return { kind: "pending" };

@@ -66,7 +66,7 @@ export class LinkTable {
     const linkedEpoch = existing?.link.peer.origin.epoch;
     const isLive = existing !== undefined && !this.#isSilent(existing.link);
     if (isLive && linkedEpoch !== epoch) {
-      return { reason: "router-id-taken", detail: `another router is called ${router}`, knownEpoch: 0 };
+      return { reason: "router-id-taken", detail: `another router has the id ${router}`, knownEpoch: 0 };
     }
     const knownEpoch = Math.max(this.#deps.highestEpoch(router), linkedEpoch ?? 0);
     if (knownEpoch > epoch) {
@@ -79,7 +79,7 @@ export class LinkTable {
     if (existing || agreed.length > 0 || this.#links.size + others.length < this.#deps.limits.maxPeers) {
       return undefined;
     }
-    const detail = `${this.#deps.limits.maxPeers} routers are linked: cut the tier into cells`;
+    const detail = `limit of ${this.#deps.limits.maxPeers} linked routers reached: split the tier into cells`;
     return { reason: "too-many-peers", detail, knownEpoch: 0 };
   }
 

@@ -173,7 +173,7 @@ export class Links implements Startable {
    * @throws RangeError for none, too many, or an empty one
    */
   setSecrets(secrets: readonly string[]): void {
-    if (this.#options.security.kind !== "secret") throw new TypeError("links are not authenticated by a secret");
+    if (this.#options.security.kind !== "secret") throw new TypeError("mesh links are not authenticated: no secret");
     this.#secrets = checkSecrets(secrets);
     if (this.#isRunning) this.#renewal.begin();
   }
@@ -278,7 +278,7 @@ export class Links implements Startable {
     this.#meters.links(this.#table.size);
     this.#rejects.forget(peer.address, connection.remote);
     if (session.target) this.#dialer.ended(session.target);
-    logger.info("linked to a router", { ...peer.origin, address: peer.address ?? connection.remote });
+    logger.info("router linked", { ...peer.origin, address: peer.address ?? connection.remote });
     observer.up(link);
     return link;
   }
@@ -286,7 +286,7 @@ export class Links implements Startable {
   #linkEnded(link: Link, why: LinkEnd): void {
     this.#table.remove(link);
     this.#meters.links(this.#table.size);
-    this.#options.logger.info("the link to a router has ended", { ...link.peer.origin, why });
+    this.#options.logger.info("router link closed", { ...link.peer.origin, why });
     this.#options.observer.down(link, why);
     this.#dialer.reconsider();
   }
@@ -330,7 +330,7 @@ export class Links implements Startable {
 
 function checkSecrets(secrets: readonly string[]): readonly string[] {
   if (secrets.length === 0 || secrets.length > maxSecrets) {
-    throw new RangeError(`${secrets.length} secrets, where 1 to ${maxSecrets} can be`);
+    throw new RangeError(`${secrets.length} secrets, expected 1 to ${maxSecrets}`);
   }
   if (secrets.includes("")) throw new RangeError("the secret is empty");
   return secrets;
@@ -410,7 +410,7 @@ class RejectLog {
     const seen = { seenAtMs, loggedAtMs: isQuiet ? loggedAtMs : seenAtMs };
     this.#known.set(key, { address, by, reason, detail, count: count + 1, firstMs, lastMs, ...seen });
     if (isQuiet) return;
-    const message = by === "us" ? "a router was refused" : "this router was refused by another one";
+    const message = by === "us" ? "router refused" : "refused by another router";
     this.#logger.warn(message, { address, reason, detail, code: "mesh_rejected" });
   }
 

@@ -81,7 +81,7 @@ export class PeerLink implements Link {
   send(channel: Channel, frame: Uint8Array): boolean {
     const { limits, meters } = this.#deps;
     if (frame.length > limits.maxFrameBytes) {
-      throw new RangeError(`a frame of ${frame.length} bytes where ${limits.maxFrameBytes} are the most`);
+      throw new RangeError(`a frame of ${frame.length} bytes, maximum ${limits.maxFrameBytes}`);
     }
     if (this.#hasEnded) return false;
     if (!this.#queue.add(channel, encodeData(channel, frame))) {
@@ -108,7 +108,7 @@ export class PeerLink implements Link {
   }
 
   #closeFor(error: unknown): void {
-    this.#deps.logger.warn("a frame of a peer cannot be used; its link is closed", { error });
+    this.#deps.logger.warn("invalid frame of a peer; closing its link", { error });
     this.close(
       error instanceof EspalierError && error.code === "mesh_update_refused" ? "update-refused" : "frame-invalid",
     );
@@ -163,7 +163,7 @@ export class PeerLink implements Link {
         // The other end found a reason against it after this one had its acceptance.
         const { reason, detail } = decodeReject(frame);
         return () => {
-          this.#deps.logger.info("a router has taken back that it accepted the link", { reason, detail });
+          this.#deps.logger.info("router withdrew its acceptance of the link", { reason, detail });
           this.#ended("reset");
         };
       }
@@ -383,9 +383,9 @@ export function createLinkMeters(meter: Meter) {
       receivedBytes(channel, bytes);
       receivedFrames(channel);
     },
-    dropped: byChannel("dropped_frames_total", "Frames dropped because too much waited on their channel."),
+    dropped: byChannel("dropped_frames_total", "Frames dropped because the queue of their channel was full."),
     links,
-    ended: countersOf("why", linkEnds, "espalier_mesh_link_ends_total", "Links that ended, by reason."),
+    ended: countersOf("why", linkEnds, "espalier_mesh_link_ends_total", "Closed links, by reason."),
     rejected: countersOf(
       "reason",
       rejectReasons,

@@ -12,7 +12,7 @@ export interface ProbeOptions {
   readonly scheduler: Scheduler;
   /** Its router must have a name that no router has. */
   readonly identity: LocalIdentity;
-  /** The own secret first; a single empty one where links are not authenticated by a secret. */
+  /** The own secret first; a single empty one where mesh links are not authenticated: no secret. */
   readonly secrets: readonly string[];
 }
 

@@ -242,7 +242,7 @@ export class FailureDetector {
     const { limits, logger } = this.#deps;
     const isTooLarge = routers > limits.maxRouters;
     if (isTooLarge && !this.#isTooLarge) {
-      logger.warn("too many routers for one mesh: cut the tier into cells", { routers, most: limits.maxRouters });
+      logger.warn("too many routers for one mesh: split the tier into cells", { routers, most: limits.maxRouters });
     }
     this.#isTooLarge = isTooLarge;
   }

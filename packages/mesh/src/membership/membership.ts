@@ -185,7 +185,7 @@ export class Membership {
     const entry = this.#table.of(link.peer.origin);
     if (entry?.link !== link) return;
     this.#unlink(entry, link);
-    this.#deps.logger.debug("a link to a router has ended", { router: link.peer.origin.router, why });
+    this.#deps.logger.debug("router link closed", { router: link.peer.origin.router, why });
     if (!entry.record.hasLeft) {
       this.#plan.redial(entry);
       this.#watch.askOthers(entry.record.origin);
@@ -314,7 +314,7 @@ export class Membership {
 
   #endSilent(link: Link): void {
     const entry = this.#table.of(link.peer.origin);
-    this.#deps.logger.info("a router is silent: its link is ended", { router: link.peer.origin.router });
+    this.#deps.logger.info("router silent: closing its link", { router: link.peer.origin.router });
     if (entry?.link === link) this.linkDown(link, "silent");
     link.close("silent");
   }
@@ -340,7 +340,7 @@ export class Membership {
       return;
     }
     if (record.origin.epoch > self.epoch) {
-      this.#deps.logger.warn("others know a later epoch of this router", { epoch: record.origin.epoch });
+      this.#deps.logger.warn("peers know a later epoch of this router", { epoch: record.origin.epoch });
     } else if (record.origin.epoch === self.epoch && record.incarnation > this.#own.incarnation) {
       if (this.#own.answer(record.incarnation)) this.#gossip.ownChanged();
     }
@@ -400,22 +400,18 @@ function createMembershipMeters(meter: Meter) {
       "espalier_mesh_member_changes_total",
       "Changes of members' state, by new state.",
     ),
-    refuted: counterOf(
-      meter,
-      "espalier_mesh_refutations_total",
-      "Suspicions of this router by others that it refuted.",
-    ),
-    probed: counterOf(meter, "espalier_mesh_indirect_probes_total", "Silent peers that others were asked about."),
+    refuted: counterOf(meter, "espalier_mesh_refutations_total", "Suspicions of this router that it refuted."),
+    probed: counterOf(meter, "espalier_mesh_indirect_probes_total", "Indirect probes requested for silent peers."),
     vouched: counterOf(
       meter,
       "espalier_mesh_indirect_answers_total",
-      "Indirect probes that another router answered for a silent peer.",
+      "Indirect probes answered by another router for a silent peer.",
     ),
     paused: counterOf(
       meter,
       "espalier_mesh_pauses_total",
-      "Pauses of this process over a second: it was stopped, or its event loop was blocked.",
+      "Pauses of this process over a second: process stopped or event loop blocked.",
     ),
-    refused: counterOf(meter, "espalier_mesh_members_refused_total", "Members ignored because there are too many."),
+    refused: counterOf(meter, "espalier_mesh_members_refused_total", "Members ignored at the limit."),
   };
 }

@@ -71,9 +71,9 @@ export class PauseReport {
     const [lost, spent] = [Math.round(lostMs), Math.round(this.#cpuMs - before)];
     const what =
       spent >= busyShare * lostMs
-        ? `the event loop was busy for ${lost} ms`
-        : `this process did not run for ${lost} ms: it was stopped, or had no CPU`;
-    logger.warn(`${what}; the other routers get their time again`, { lostMs: lost, cpuMs: spent });
+        ? `event loop busy for ${lost} ms`
+        : `process paused for ${lost} ms: stopped or without CPU`;
+    logger.warn(`${what}; failure detection of other routers restarts`, { lostMs: lost, cpuMs: spent });
   }
 }
 

@@ -110,7 +110,7 @@ export class JournalStore {
     this.#isChanged = true;
     this.#options.count("store-failed");
     if (session.isEnded) return;
-    if (error !== this.#lastFailure) this.#options.logger.warn("the journal was not stored in Redis", { error });
+    if (error !== this.#lastFailure) this.#options.logger.warn("journal not stored in Redis", { error });
     this.#lastFailure = error;
   }
 
@@ -181,7 +181,7 @@ export class JournalStore {
         if (session.isEnded) throw error;
         const isInvalid = error instanceof RangeError || error instanceof EspalierError;
         count(isInvalid ? "entry-invalid" : "store-failed");
-        logger.warn("a stored journal could not be read", { journal: originKey(journal.origin), error: String(error) });
+        logger.warn("stored journal unreadable", { journal: originKey(journal.origin), error: String(error) });
       }
     }
   }
@@ -227,7 +227,7 @@ export function encodeStoredPiece(update: DocumentUpdate): Uint8Array<ArrayBuffe
 
 /** @throws RangeError for bytes that are no part of a document, and for more than `maxBytes` */
 export function decodeStoredPiece(piece: Uint8Array, maxBytes: number): DocumentUpdate {
-  if (piece.length > maxBytes) throw new RangeError(`${piece.length} bytes where ${maxBytes} are the most`);
+  if (piece.length > maxBytes) throw new RangeError(`${piece.length} bytes, maximum ${maxBytes}`);
   const update = storedPiece.decode(piece);
   if (update.to < update.from) throw new RangeError(`a piece from ${update.from} to ${update.to}`);
   return update;

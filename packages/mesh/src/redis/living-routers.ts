@@ -65,7 +65,7 @@ export class LivingRouters {
     const untilMs = clock.nowMs() + limits.leaseMs + 2 * limits.renewMs;
     while (!(await this.renew(session))) {
       if (clock.nowMs() >= untilMs) {
-        const message = `Another living router has the id ${JSON.stringify(origin().router)}.`;
+        const message = `Another live router has the id ${JSON.stringify(origin().router)}.`;
         throw new EspalierError("mesh_rejected", message, { param: "mesh.router-id" });
       }
       await pause(scheduler, claimPollMs);

@@ -91,7 +91,7 @@ class RedisBackend implements Backend {
     const limits = { ...defaultRedisLimits, ...changed };
     this.#limits = limits;
     this.#isConnected = meter
-      .gauge("espalier_redis_connected", "1 while the router's state goes through Redis, else 0.")
+      .gauge("espalier_redis_connected", "1 while the router is connected to Redis, else 0.")
       .series();
     this.#count = createIncidentCounter(meter);
     const keys = createRedisKeys(cluster);
@@ -160,7 +160,7 @@ class RedisBackend implements Backend {
       await this.#transport.flushed();
     };
     await Promise.race([
-      leave().catch(() => logger.info("Redis is away; the others will notice that this router is silent")),
+      leave().catch(() => logger.info("Redis unavailable; peers will suspect this router")),
       pause(scheduler, leaveTimeoutMs),
     ]);
   }
@@ -293,7 +293,7 @@ class RedisBackend implements Backend {
       if (session.isEnded) return undefined;
       const error = String(thrown);
       this.#count("look-failed");
-      if (error !== this.#lastFailure) this.#options.logger.warn("a look at Redis failed", { error });
+      if (error !== this.#lastFailure) this.#options.logger.warn("Redis read failed", { error });
       this.#lastFailure = error;
       return undefined;
     }
@@ -303,7 +303,7 @@ class RedisBackend implements Backend {
     this.#isIdTaken = isTaken;
     if (!isTaken || !this.#session) return;
     const { logger, replica } = this.#options;
-    logger.error("another living router has this router's id; this one shares nothing", { ...replica.origin });
+    logger.error("duplicate router id in Redis; this router shares nothing", { ...replica.origin });
     this.#detach();
   }
 
@@ -341,9 +341,7 @@ class RedisBackend implements Backend {
     const hasOlder = await this.#living.hasOlder(session);
     if (hasOlder) this.#count("older-version");
     if (hasOlder && !this.#isOlderLogged) {
-      this.#options.logger.error(
-        "routers of an earlier version use this Redis and cluster; they and this one share nothing until they are gone",
-      );
+      this.#options.logger.error("routers of an earlier version use this Redis cluster; nothing is shared with them");
     }
     this.#isOlderLogged = hasOlder;
   }

@@ -56,7 +56,7 @@ export function createIncidentCounter(meter: Meter): CountIncident {
     meter,
     "incident",
     "espalier_redis_incidents_total",
-    "Errors of the exchange through Redis, and entries found there that no router wrote.",
+    "Errors of the Redis carrier, foreign entries included.",
   );
 }
 

@@ -72,7 +72,7 @@ async function openRedisSession(options: RedisSessionOptions): Promise<RedisSess
     for (const channel of channels) {
       await messages.subscribe(channel, onMessage, true);
     }
-    if (isEnded) throw new Error("the connection broke while it was made");
+    if (isEnded) throw new Error("the connection failed during setup");
     isOpen = true;
     return {
       run: (...command) => timed(commands, command),
@@ -117,7 +117,7 @@ export function checkRedisUrl(url: string): string {
   if (parsed && (parsed.protocol === "redis:" || parsed.protocol === "rediss:")) {
     return `${parsed.protocol}//${parsed.host}${parsed.pathname}`;
   }
-  const message = "The URL of Redis is not one of redis:// or rediss://.";
+  const message = "The Redis URL must begin with redis:// or rediss://.";
   throw new EspalierError("redis_unusable", message, { param: "mesh.redis-url" });
 }
 
@@ -131,9 +131,9 @@ function asArgument(argument: RedisArgument): string | Buffer {
  * the keys. A new connection may lead there. @returns undefined for any other refusal
  */
 function whyElsewhere({ message }: Error): string | undefined {
-  if (message.startsWith("READONLY ")) return "this Redis is a replica, and takes no writes";
+  if (message.startsWith("READONLY ")) return "this Redis is a read-only replica";
   if (!/^(?:MOVED|ASK) /.test(message)) return undefined;
-  return `this node of a Redis Cluster does not hold the mesh's keys; name the one that does (${message})`;
+  return `this Redis Cluster node does not own the mesh's keys; use the owner (${message})`;
 }
 
 /** A refused password stays refused; anything else may pass. */
@@ -141,7 +141,7 @@ function asConnectError({ ErrorReply }: Library, error: unknown): unknown {
   if (!(error instanceof ErrorReply)) return error;
   const kind = /^(WRONGPASS|NOAUTH|NOPERM|ERR invalid password|ERR AUTH|ERR Client sent AUTH)/.exec(error.message)?.[1];
   if (kind === undefined) return error;
-  return new EspalierError("redis_unusable", `Redis refuses the user or the password (${kind}).`, {
+  return new EspalierError("redis_unusable", `Redis rejects the user or the password (${kind}).`, {
     param: "mesh.redis-url",
   });
 }
@@ -149,7 +149,7 @@ function asConnectError({ ErrorReply }: Library, error: unknown): unknown {
 /** @returns why a router cannot start with the rights that it has; undefined for a refusal that may pass */
 export function lackOfRights(error: unknown): EspalierError | undefined {
   if (!(error instanceof Error && error.message.startsWith("NOPERM "))) return undefined;
-  return new EspalierError("redis_unusable", `Redis refuses what a router needs: ${error.message}.`, {
+  return new EspalierError("redis_unusable", `Redis rejects a required command: ${error.message}.`, {
     param: "mesh.redis-url",
   });
 }
@@ -288,8 +288,7 @@ export class RedisConnector {
   #failed(why: string): void {
     const { limits, scheduler, random, logger, url } = this.#options;
     if (this.#isStopped) return;
-    if (why !== this.#lastFailure)
-      logger.warn("Redis is not usable; routing goes on", { redis: checkRedisUrl(url), why });
+    if (why !== this.#lastFailure) logger.warn("Redis unusable; routing continues", { redis: checkRedisUrl(url), why });
     this.#lastFailure = why;
     const backoff = { firstDelayMs: limits.firstReconnectMs, maxDelayMs: limits.maxReconnectMs };
     this.#cancelRetry = scheduler.after(backoffDelayMs(this.#attempt++, backoff, random), () => {

@@ -74,7 +74,7 @@ export function encodeRedisMessage(message: RedisMessage): Uint8Array<ArrayBuffe
 export function decodeRedisMessage(bytes: Uint8Array, maxFrameBytes: number): RedisMessage {
   // One byte more than the largest frame still ends its connection in good order.
   const maxBytes = maxFrameBytes + headerBytes;
-  if (bytes.length > maxBytes) throw new RangeError(`${bytes.length} bytes where ${maxBytes} are the most`);
+  if (bytes.length > maxBytes) throw new RangeError(`${bytes.length} bytes, maximum ${maxBytes}`);
   return messages.decode(bytes);
 }
 
@@ -146,7 +146,7 @@ export class RedisTransport implements Transport {
   detach(): void {
     if (!this.#session) return;
     this.#session = undefined;
-    for (const connection of [...this.#connections.values()]) connection.end(resetEnd("Redis is away"));
+    for (const connection of [...this.#connections.values()]) connection.end(resetEnd("Redis unavailable"));
   }
 
   dial(address: string, observer: Parameters<Transport["dial"]>[1]): void {
@@ -420,7 +420,7 @@ class RedisConnection implements Connection {
 
   async #publish(kind: Kind, body: Uint8Array = noBytes): Promise<number | undefined> {
     const receivers = await this.#parts.publish(kind, this.#sent++, body);
-    if (receivers === undefined) this.end(resetEnd("Redis has not taken a message"));
+    if (receivers === undefined) this.end(resetEnd("Redis rejected a message"));
     return receivers;
   }
 

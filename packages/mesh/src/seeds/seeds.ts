@@ -115,7 +115,10 @@ export class Seeds {
     const others = [...all].filter((address) => !this.#own.has(address) && !this.#deps.isSelf(address));
     if (others.length > maxSeedAddresses && !this.#hasOverflowed) {
       this.#hasOverflowed = true;
-      this.#deps.logger.warn("the seeds stand for too many addresses", { count: others.length, max: maxSeedAddresses });
+      this.#deps.logger.warn("the seeds resolve to too many addresses", {
+        count: others.length,
+        max: maxSeedAddresses,
+      });
     }
     return others.slice(0, maxSeedAddresses);
   }
@@ -174,7 +177,7 @@ export class Seeds {
     } catch (error) {
       if (!isCurrent()) return;
       this.#failures.add();
-      if (!seed.hasFailed) this.#deps.logger.warn("a seed cannot be resolved", { host, error: String(error) });
+      if (!seed.hasFailed) this.#deps.logger.warn("seed not resolved", { host, error: String(error) });
       seed.hasFailed = true;
     }
     seed.isTried = true;

@@ -118,15 +118,11 @@ function bearerOf({ headers }: IncomingMessage): string | undefined {
 
 function makeMeters(meter: Meter) {
   return {
-    connections: meter
-      .gauge("espalier_yjs_readers_count", "Clients that follow documents through y-websocket.")
-      .series(),
-    refused: meter.counter("espalier_yjs_refused_total", "Upgrades to y-websocket that were refused, by HTTP status.", [
-      "status",
-    ]),
+    connections: meter.gauge("espalier_yjs_readers_count", "y-websocket clients.").series(),
+    refused: meter.counter("espalier_yjs_refused_total", "Rejected y-websocket upgrades, by HTTP status.", ["status"]),
     incidents: meter.counter(
       "espalier_yjs_incidents_total",
-      "Protocol violations of y-websocket readers, and readers that were too slow.",
+      "y-websocket clients disconnected for protocol violations or slow reads.",
       ["incident"],
     ),
   };

@@ -209,7 +209,7 @@ describe("what an observer throws", () => {
 
   // Any exception of a listener was taken for a frame that cannot be read. Both ends dialed again, and the same frame came.
   test.each([
-    new RangeError("the bytes end too early"),
+    new RangeError("unexpected end of bytes"),
     new TypeError("undefined is not a function"),
     new EspalierError("invalid_value", "no"),
   ])("is its own fault otherwise, and the link goes on: %s", async (error) => {

@@ -67,7 +67,7 @@ test("a router that is stopped for 5 s evicts nobody, and is alive again for all
   network.run(2_500);
   const stopped = network.node("c");
   expect(stopped.changes.filter(({ member, atMs }) => atMs >= startMs && member.state === "down")).toEqual([]);
-  expect(stopped.logLines.filter(({ message }) => message.startsWith("this process did not run for"))).toHaveLength(1);
+  expect(stopped.logLines.filter(({ message }) => message.startsWith("process paused for"))).toHaveLength(1);
   for (const node of network.nodes()) {
     expect(node.seen("alive")).toEqual(others(5, node.name));
     for (const name of others(5, "c", node.name)) {

@@ -23,16 +23,16 @@ function createReport() {
 test("lost time is the process's own where it computed in it, and of whoever stopped it where it did not", () => {
   const { tick, state } = createReport();
   expect(tick(1_400, 1_390)).toEqual(["the event loop was busy for 1400 ms"]);
-  expect(tick(5_000.4, 3)).toEqual(["this process did not run for 5000 ms: it was stopped, or had no CPU"]);
+  expect(tick(5_000.4, 3)).toEqual(["process paused for 5000 ms: stopped or without CPU"]);
   expect(tick(2_000, 1_000)).toEqual(["the event loop was busy for 2000 ms"]);
-  expect(tick(2_000, 999)).toEqual(["this process did not run for 2000 ms: it was stopped, or had no CPU"]);
+  expect(tick(2_000, 999)).toEqual(["process paused for 2000 ms: stopped or without CPU"]);
   expect(state.paused).toBe(4);
 });
 
 test("work of earlier ticks does not count, and what is short is worth no line", () => {
   const { tick, state } = createReport();
   for (let at = 0; at < 20; at++) expect(tick(999, 900)).toEqual([]);
-  expect(tick(1_000, 0)).toEqual(["this process did not run for 1000 ms: it was stopped, or had no CPU"]);
+  expect(tick(1_000, 0)).toEqual(["process paused for 1000 ms: stopped or without CPU"]);
   expect(state.paused).toBe(1);
 });
 

@@ -35,7 +35,7 @@ testWithRedis(
     await ready(late);
     await converged([...nodes, late]);
     expect(await living(server)).toBe(3);
-    for (const node of nodes) expect(linesOf(node, "the journal was not stored in Redis")).toBe(1);
+    for (const node of nodes) expect(linesOf(node, "journal not stored in Redis")).toBe(1);
     await server.command("CONFIG", "SET", "maxmemory", "0");
     const keys = async (): Promise<number> =>
       ((await server.command("KEYS", "espalier:{test}:3:journal:*")) as Buffer[]).length;
@@ -56,7 +56,7 @@ testWithRedis(
     await converged(nodes);
     for (const node of nodes) {
       // Commands outside of the script that renews the lease are refused in other words.
-      expect(linesOf(node, "a look at Redis failed")).toBeLessThanOrEqual(2);
+      expect(linesOf(node, "Redis read failed")).toBeLessThanOrEqual(2);
       expect(node.backend.members()[0]).toMatchObject({ state: "alive", isLinked: true });
     }
     await server.command("CONFIG", "SET", "min-replicas-to-write", "0");
@@ -76,7 +76,7 @@ testWithRedis("a Redis that becomes a replica is left for what its address leads
   await waitFor(() => [...nodes, late].every(isConnected), { what: "the next" });
   for (const { replica } of nodes) replica.write("afterwards");
   await converged([...nodes, late]);
-  for (const node of nodes) expect(linesOf(node, "Redis is not usable; routing goes on")).toBe(1);
+  for (const node of nodes) expect(linesOf(node, "Redis unusable; routing continues")).toBe(1);
   expect(nodes.map((node) => stateOf(node, "c"))).toEqual(["alive", "alive"]);
 });
 
@@ -109,8 +109,8 @@ testWithRedis("of a Redis Cluster the node with the keys carries a mesh; another
   const [right, wrong] = slot < 8_192 ? servers : [servers[1], servers[0]];
   await converged(await pairOn(right));
   const lost = await startNode(wrong, "c");
-  const line = lost.logger.lines.find(({ message }) => message === "Redis is not usable; routing goes on");
-  expect(line?.fields).toMatchObject({ why: expect.stringMatching(/does not hold the mesh's keys.*MOVED/) });
+  const line = lost.logger.lines.find(({ message }) => message === "Redis unusable; routing continues");
+  expect(line?.fields).toMatchObject({ why: expect.stringMatching(/does not own the mesh's keys.*MOVED/) });
 });
 
 testWithRedis("a lease lasts while a copy of the journal takes longer", async () => {

@@ -24,34 +24,34 @@ export function createAdmissionMeters(meter: Meter) {
   );
   const wait = meter.histogram(
     "espalier_admission_wait_seconds",
-    "Time that requests were queued in the router, of those that were.",
+    "Queueing time in the router of queued requests, in seconds.",
     waitBuckets,
     ["class"],
   );
   const parked = meter.gauge(
     "espalier_admission_parked_requests",
-    "Requests parked in the router because engines would evict cache blocks that are expected to be reused, by class.",
+    "Requests parked for cache memory in the router, by class.",
     ["class"],
   );
   const memoryWait = meter.histogram(
     "espalier_admission_memory_wait_seconds",
-    "Time that requests were parked for memory, of those that were.",
+    "Parking time of parked requests, in seconds.",
     waitBuckets,
     ["class"],
   );
   const held = meter.gauge(
     "espalier_admission_cold_start_requests",
-    "Requests queued in the router that found no engine up and wait for the first one, by class.",
+    "Requests queued in the router for a first engine to come up, by class.",
     ["class"],
   );
   const shed = meter.counter(
     "espalier_admission_shed_total",
-    "Requests that left the queue without being dispatched, or were lowered by a class (demoted), by reason.",
+    "Requests removed from the queue without dispatch, or demoted by a class, by reason.",
     ["class", "reason"],
   );
   const tokens = meter.counter(
     "espalier_admission_tokens_total",
-    "Tokens that engines computed for a class: uncached prompt tokens, and output tokens.",
+    "Tokens computed by engines for a class: uncached prompt tokens and output tokens.",
     ["class", "kind"],
   );
   const classes = new Map<string, ClassMeters>();

@@ -92,14 +92,14 @@ export const defaultAdmissionSettings: AdmissionSettings = {
 export function checkSettings({ classes, defaultClass, maxQueued, maxQueuedBytes }: AdmissionSettings): void {
   if (classes.length === 0 || classes.length > maxClasses) throw new RangeError(`${classes.length} classes`);
   const names = new Set(classes.map(({ name }) => name));
-  if (names.size < classes.length) throw new RangeError("two classes have one name");
+  if (names.size < classes.length) throw new RangeError("two classes share a name");
   if (!names.has(defaultClass)) throw new RangeError(`there is no class ${defaultClass}`);
-  if (!(maxQueued >= 0 && maxQueuedBytes >= 0)) throw new RangeError("a queue cannot hold less than nothing");
+  if (!(maxQueued >= 0 && maxQueuedBytes >= 0)) throw new RangeError("queue limits must be 0 or more");
   const shares = classes.reduce((sum, { share }) => sum + share, 0);
   if (!(shares <= 1 + 1e-9) || classes.some(({ share }) => !(share >= 0)))
-    throw new RangeError("shares must add up to 1 at most");
+    throw new RangeError("shares must add up to at most 1");
   if (classes.some(({ maxPendingTokens }) => !(maxPendingTokens >= 1)))
-    throw new RangeError("an engine must take a token");
+    throw new RangeError("max-pending-tokens must be at least 1");
   if (classes.some(({ maxColdWaitMs }) => !(maxColdWaitMs >= 0 && maxColdWaitMs <= longestColdWaitMs)))
     throw new RangeError(`max-cold-wait must be from 0 to ${longestColdWaitMs} ms`);
 }

@@ -40,42 +40,42 @@ const legBuckets = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 
 export function createSplitMetrics(meter: Meter): SplitMetrics {
   const requests = meter.counter(
     "espalier_disaggregation_requests_total",
-    "Requests in pools whose engines hand over KV blocks, by whether two engines served them, and why.",
+    "Requests in pools with KV transfer, by split over two engines or not, and reason.",
     ["path", "reason"],
   );
   const prefill = meter
     .histogram(
       "espalier_disaggregation_prefill_seconds",
-      "From the dispatch of a prefill leg to the end of its answer.",
+      "Time from the dispatch of a prefill leg to the end of its answer, in seconds.",
       legBuckets,
     )
     .series();
   const transfer = meter
     .histogram(
       "espalier_disaggregation_transfer_seconds",
-      "From the end of a prefill leg to the first byte of the decode engine's answer.",
+      "Time from the end of a prefill leg to the first byte of the decode engine's answer, in seconds.",
       legBuckets,
     )
     .series();
   const threshold = meter
     .gauge(
       "espalier_disaggregation_threshold_tokens",
-      "Uncached prompt tokens from which on the last request that could be split would have been.",
+      "Split threshold of the last splittable request, in uncached prompt tokens.",
     )
     .series();
   const share = meter.gauge(
     "espalier_disaggregation_advised_prefill_ratio",
-    "Share of a model's engines that should compute prompts, by the tokens of recent requests.",
+    "Target share of a model's engines in prefill, by the tokens of recent requests.",
     ["model"],
   );
   const engines = meter.gauge(
     "espalier_disaggregation_advised_prefill_engines",
-    "How many engines of a model that is.",
+    "Target number of a model's engines in prefill.",
     ["model"],
   );
   const assignedPrefill = meter.gauge(
     "espalier_disaggregation_prefill_engines",
-    "How many engines of a model compute prompts for others, where the balance of roles is applied.",
+    "Engines of a model assigned to prefill by role balancing.",
     ["model"],
   );
   return {

@@ -22,33 +22,30 @@ export interface CacheMeters {
 export function createCacheMeters(meter: Meter): CacheMeters {
   const prompts = meter.counter(
     "espalier_prompts_total",
-    "Prompts cut into blocks: by tokens, by those of their beginning only, or by bytes.",
+    "Prompts split into blocks: by tokens, by their first tokens only, or by bytes.",
     ["from"],
   );
   const compared = meter.counter(
     "espalier_cache_tokens_total",
-    "Cached prompt tokens, of requests whose engine reported them: predicted, reported, and what predictions were " +
-      "over and under the reports, added up request by request.",
+    "Cached prompt tokens of requests with a report of the engine: predicted, reported, and predictions " +
+      "over and under the report, summed over requests.",
     ["kind"],
   );
   const sent = meter.counter(
     "espalier_prefix_tokens_total",
-    "Prompt tokens of requests sent to engines: all (prompt), those that the chosen engine was thought to hold (chosen), " +
-      "and the most that any engine that could have been chosen was (best).",
+    "Prompt tokens of dispatched requests: all (prompt), expected in the chosen engine's cache (chosen), " +
+      "and in the best candidate's cache (best).",
     ["kind"],
   );
   const pooled = meter
-    .counter(
-      "espalier_pool_tokens_total",
-      "Prompt tokens that engines were expected to fetch from a pool of KV blocks, of requests sent to them.",
-    )
+    .counter("espalier_pool_tokens_total", "Prompt tokens that engines were expected to fetch from a KV pool.")
     .series();
   const blocks = meter.gauge(
     "espalier_prefix_index_blocks",
-    "Blocks that engines are known (facts) or predicted (placements) to hold, counted for each target.",
+    "Blocks per target, reported (facts) or predicted (placements).",
     ["layer"],
   );
-  const bytes = meter.gauge("espalier_prefix_index_bytes", "Memory of the prefix index.").series();
+  const bytes = meter.gauge("espalier_prefix_index_bytes", "Memory of the prefix index, in bytes.").series();
   const read: Readonly<Record<PromptBlocks["from"], CounterSeries>> = {
     tokens: prompts.series("tokens"),
     partial: prompts.series("partial"),

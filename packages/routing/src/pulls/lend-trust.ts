@@ -31,8 +31,8 @@ export function createLendTrust(clock: Clock, meter: Meter): LendTrust {
   const lenders: (Lender | undefined)[] = [];
   const pulls = meter.counter(
     "espalier_kv_pulls_total",
-    "Requests whose engine was told to pull KV blocks from another engine, by what the cached tokens of the answer say: " +
-      "brought, missed, or unknown where the engine does not report them.",
+    "Requests that pulled KV blocks from another engine, by the cached tokens of the answer: " +
+      "brought, missed, or unknown without a report of the engine.",
     ["outcome"],
   );
   const outcomes = {
@@ -40,9 +40,7 @@ export function createLendTrust(clock: Clock, meter: Meter): LendTrust {
     missed: pulls.series("missed"),
     unknown: pulls.series("unknown"),
   };
-  const pulledTokens = meter
-    .counter("espalier_kv_pull_tokens_total", "Prompt tokens that those pulls should have brought.")
-    .series();
+  const pulledTokens = meter.counter("espalier_kv_pull_tokens_total", "Prompt tokens expected from pulls.").series();
   const distrustOf = ({ index, key }: RatedTarget): number => {
     const lender = lenders[index];
     return lender?.key === key ? lender.distrust * 0.5 ** ((clock.nowMs() - lender.atMs) / halfLifeMs) : 0;

@@ -38,13 +38,13 @@ export interface RetryMeters {
 export function createRetryMeters(meter: Meter): RetryMeters {
   const retries = meter.counter(
     "espalier_proxy_retries_total",
-    "Requests sent to another engine, by whether the retry budget was charged.",
+    "Requests retried on another engine, by whether the retry budget was charged.",
     ["budget"],
   );
   return {
     free: retries.series("free"),
     charged: retries.series("charged"),
-    exhausted: counterOf(meter, "espalier_proxy_retry_budget_exhausted_total", "Retries that the budget refused."),
+    exhausted: counterOf(meter, "espalier_proxy_retry_budget_exhausted_total", "Retries rejected by the retry budget."),
   };
 }
 

@@ -55,21 +55,21 @@ export const modelDemand = closed({
   /** 0 for a model that nobody has used for a while. */
   wanted: closed(
     { both: Type.Integer(), prefill: Type.Integer(), decode: Type.Integer() },
-    { description: "Engines that the load needs, by what they do." },
+    { description: "Engines that the load needs, by role." },
   ),
   /** Before it is divided by the utilization and rounded up. */
   load: closed(
     { both: Type.Number(), prefill: Type.Number(), decode: Type.Number() },
-    { description: "In engines at full use." },
+    { description: "Load in fully used engines." },
   ),
   engines: Type.Integer({ description: "Engines that can take requests." }),
-  requestsPerS: Type.Number({ description: "Requests that arrive in a second." }),
+  requestsPerS: Type.Number({ description: "Arriving requests per second." }),
   /** In milliseconds: prompt and answer. */
-  costMs: Type.Number({ description: "Engine time of a request." }),
-  waiting: Type.Integer({ description: "Requests that wait in routers." }),
-  inFlight: Type.Integer({ description: "Requests at engines." }),
-  batch: Type.Number({ description: "Requests that an engine serves together." }),
-  msPerOutputToken: Type.Number({ description: "Time of a token of an answer, as clients see it." }),
+  costMs: Type.Number({ description: "Engine time per request, in milliseconds." }),
+  waiting: Type.Integer({ description: "Requests queued in routers." }),
+  inFlight: Type.Integer({ description: "Requests in flight at engines." }),
+  batch: Type.Number({ description: "Concurrent requests per engine." }),
+  msPerOutputToken: Type.Number({ description: "Time per output token, as seen by clients." }),
 });
 
 export type ModelDemand = Described<typeof modelDemand>;
@@ -133,7 +133,7 @@ export class FleetDemand implements Startable {
       options.meter,
       "outcome",
       "espalier_scale_demand_received_total",
-      "Notes of other routers on the load that they measure, by whether they could be read.",
+      "Load reports of other routers, by outcome.",
     );
   }
 
@@ -328,15 +328,14 @@ type MeteredDemand = Pick<ModelDemand, "model" | "wanted" | "load" | "waiting">;
 function createDemandMeters(meter: Meter): (demand: MeteredDemand) => void {
   const wanted = meter.gauge(
     "espalier_scale_wanted_engines",
-    "Engines that the load of all routers needs, by model and by what the engines do: both, prefill, decode.",
+    "Engines that the mesh-wide load needs, by model and role: both, prefill, decode.",
     ["model", "role"],
   );
-  const load = meter.gauge(
-    "espalier_scale_load_engines",
-    "The load of all routers in engines at full use, by model and by what the engines do.",
-    ["model", "role"],
-  );
-  const waiting = meter.gauge("espalier_scale_waiting_requests", "Requests that wait in all routers, by model.", [
+  const load = meter.gauge("espalier_scale_load_engines", "Mesh-wide load in fully used engines, by model and role.", [
+    "model",
+    "role",
+  ]);
+  const waiting = meter.gauge("espalier_scale_waiting_requests", "Requests queued in all routers, by model.", [
     "model",
   ]);
   return (demand) => {

@@ -179,7 +179,7 @@ interface LearnedMeters {
 function createLearnedMeters(meter: Meter): LearnedMeters {
   const received = meter.counter(
     "espalier_learned_times_received_total",
-    "Learned times of engines received from other routers, by whether they could be used.",
+    "Learned engine times received from other routers, by outcome.",
     ["outcome"],
   );
   const outcomes = {

@@ -144,7 +144,7 @@ test("settings that make no sense are refused", () => {
   expect(() => createRig({ settings: { classes: [testClass("default", { share: 1.01 })] } })).toThrow(/shares/);
   expect(() => createRig({ settings: { classes: [testClass("default", { share: -0.1 })] } })).toThrow(/shares/);
   expect(() => createRig({ settings: { classes: [testClass("default", { maxPendingTokens: 0 })] } })).toThrow(/token/);
-  expect(() => createRig({ settings: { maxQueued: -1 } })).toThrow(/less than nothing/);
+  expect(() => createRig({ settings: { maxQueued: -1 } })).toThrow(/queue limits must be 0 or more/);
 });
 
 test("the default classes: nothing lower goes before people, and work without people has the pool to itself", () => {

@@ -75,8 +75,8 @@ export class AdapterLoader {
     this.#options = options;
     const counter = <Value extends string>(what: string, help: string) =>
       counterBy<Value>(meter, "outcome", `espalier_adapter_${what}_total`, help);
-    this.#loads = counter("loads", "Loads of LoRA adapters in engines, by outcome.");
-    this.#unloads = counter("unloads", "Unloads of LoRA adapters in engines, by outcome.");
+    this.#loads = counter("loads", "LoRA adapter loads in engines, by outcome.");
+    this.#unloads = counter("unloads", "LoRA adapter unloads in engines, by outcome.");
     fleet.onChange((change, engine) => {
       if (change !== "models" && change !== "restarted" && change !== "state") return;
       const { loaded, gone, refusedMs } = this.#stateOf(engine);
@@ -143,7 +143,7 @@ export class AdapterLoader {
     if (!answer) return "unreachable";
     if (calls.isThere(answer)) return "loaded";
     const { status } = answer;
-    this.#options.logger.warn("an engine refused to load a LoRA adapter", { engine: engine.id, adapter, status });
+    this.#options.logger.warn("an engine rejected the load of a LoRA adapter", { engine: engine.id, adapter, status });
     return "refused";
   }
 
@@ -204,7 +204,7 @@ export class AdapterLoader {
     state.refusedMs.set(adapter, clock.nowMs());
     if (answer) {
       const { status } = answer;
-      logger.warn("an engine refused to unload a LoRA adapter", { engine: engine.id, adapter, status });
+      logger.warn("an engine rejected the unload of a LoRA adapter", { engine: engine.id, adapter, status });
     }
     return false;
   }

@@ -88,7 +88,7 @@ export function guardAdmin(app: FastifyInstance, who: WhoMayRead): void {
 function hostRefused(): EspalierError {
   return new EspalierError(
     "invalid_header",
-    "Without admin.key, the admin listener must be called by a loopback address; set admin.key to call it by any name.",
+    "Without admin.key, the Host header must name a loopback address; set admin.key to allow other hosts.",
     { param: "host" },
   );
 }
@@ -99,9 +99,9 @@ export function registerPreflights(app: FastifyInstance): void {
     const name = path.slice("/admin/".length);
     const schema = {
       operationId: `preflight${name[0]?.toUpperCase()}${name.slice(1)}`,
-      summary: "A browser's question whether a page of another router may read it.",
+      summary: "CORS preflight of another router's dashboard.",
       ...{ security: [], tags: ["dashboard"] },
-      response: { 204: bare("A page of another router of the mesh may read it."), 404: error("Any other page.") },
+      response: { 204: bare("Origin allowed: a router of the mesh."), 404: error("Origin rejected.") },
     };
     app.options(path, { schema }, () => {
       throw new EspalierError("path_not_found");

@@ -4,28 +4,28 @@ import type { FastifyInstance } from "fastify";
 import { error } from "../lifecycle/answer-schemas.ts";
 
 const description =
-  "What the admin listener of a router answers. Every GET is answered to HEAD as well, without a body. Where `admin.key` is set, everything but the probes and the dashboard's files asks for it; where it is not, the Host header must name a loopback address. What a page of another site sends is answered with 403. Errors have OpenAI's shape.";
+  "API of a router's admin listener. HEAD is supported wherever GET is. With `admin.key`, every path requires the key, except probes and dashboard files; without it, the Host header must name a loopback address. Requests from pages of other sites are rejected with 403. Errors have OpenAI's shape.";
 
 /** Not a route of the application, but of the server's upgrades. */
 const documents = {
   operationId: "documents",
   summary:
-    "Follow a shared document, read-only, by the y-websocket protocol (docs/PROTOCOL.md). Only as a websocket; the key may be given as `?key=`.",
+    "Read-only y-websocket stream of a shared document (docs/PROTOCOL.md). Websocket only; `?key=` may carry the key.",
   tags: ["dashboard"],
   parameters: [
     {
       ...{ name: "document", in: "path" as const, required: true },
-      ...{ description: "Its name; may have slashes.", schema: { type: "string" as const } },
+      ...{ description: "Name of the document, possibly with slashes.", schema: { type: "string" as const } },
     },
     {
       ...{ name: "key", in: "query" as const },
-      ...{ description: "The admin key, for browsers.", schema: { type: "string" as const } },
+      ...{ description: "Admin key, for browsers.", schema: { type: "string" as const } },
     },
   ],
   responses: {
-    101: { description: "The websocket is open." },
-    401: error("The admin key is missing or wrong."),
-    404: { description: "There is no such document." },
+    101: { description: "Websocket open." },
+    401: error("Missing or invalid admin key."),
+    404: { description: "Document not found." },
   },
 };
 
@@ -65,7 +65,7 @@ export function descriptionOf(app: FastifyInstance): Readonly<Record<string, unk
 /** Answers that any route behind the key may give. */
 export function describeGuard(app: FastifyInstance): void {
   app.addHook("onRoute", ({ schema }) => {
-    if (schema) schema.response = { ...(schema.response as object), 401: error("The admin key is missing or wrong.") };
+    if (schema) schema.response = { ...(schema.response as object), 401: error("Missing or invalid admin key.") };
   });
 }
 

@@ -115,50 +115,45 @@ function registerRouter(app: FastifyInstance, dependencies: AdminDependencies): 
   };
   const page = {
     operationId: "metrics",
-    summary: "Metrics in Prometheus' text format (docs/METRICS.md).",
-    ...{ tags: ["metrics"], response: { 200: answer("One page.", Type.String(), "text/plain") } },
+    summary: "Metrics in Prometheus text format (docs/METRICS.md).",
+    ...{ tags: ["metrics"], response: { 200: answer("Metrics page.", Type.String(), "text/plain") } },
   };
   app.get("/metrics", { schema: page }, async (_, reply) => {
     const { contentType, body } = await dependencies.renderMetrics();
     return reply.type(contentType).send(body);
   });
-  get("/admin/status", "How the router is, and what it shares with which others.", routerStatus, dependencies.status);
-  get(
-    "/admin/scale",
-    "How many engines the load of each model needs, over all routers.",
-    scaleReport,
-    dependencies.scale,
-  );
+  get("/admin/status", "Status of the router and its mesh.", routerStatus, dependencies.status);
+  get("/admin/scale", "Engines needed for the mesh-wide load of each model.", scaleReport, dependencies.scale);
   get(
     "/admin/config",
-    "The configuration in force, every default written out, secrets masked.",
-    Type.Object({}, { description: "As docs/configuration.schema.json describes it." }),
+    "Effective configuration with defaults, secrets masked.",
+    Type.Object({}, { description: "Configuration in the form of docs/configuration.schema.json." }),
     dependencies.describeConfig,
   );
   get(
     "/admin/openapi.json",
-    "This description of the admin API.",
+    "OpenAPI document of the admin API.",
     Type.Object(
       { openapi: Type.String(), info: Type.Object({}), paths: Type.Object({}) },
-      { description: "An OpenAPI 3.1 document." },
+      { description: "OpenAPI 3.1 document." },
     ),
     () => descriptionOf(app),
   );
-  get("/admin/feeds", "The KV event feeds of engines and pools.", closed({ feeds: Type.Array(feedReport) }), () => ({
+  get("/admin/feeds", "KV event feeds of engines and pools.", closed({ feeds: Type.Array(feedReport) }), () => ({
     feeds: dependencies.feeds(),
   }));
   get(
     "/admin/mesh",
-    "This router's place among the others.",
+    "Mesh state of this router.",
     Type.Union([meshDescription, meshOff]),
     () => dependencies.mesh() ?? { backend: "off" },
   );
   const reload = {
     operationId: "reload",
-    ...{ summary: "Read the configuration again.", tags: ["router"] },
+    ...{ summary: "Reload the configuration.", tags: ["router"] },
     response: {
-      200: answer("What became of it.", reloadOutcome),
-      422: answer("It is not valid; the old one stays.", reloadOutcome),
+      200: answer("Result of the reload.", reloadOutcome),
+      422: answer("Invalid configuration; the previous one stays in use.", reloadOutcome),
     },
   };
   app.post("/admin/reload", { schema: reload }, async (_, reply) => {
@@ -167,13 +162,13 @@ function registerRouter(app: FastifyInstance, dependencies: AdminDependencies): 
   });
   const request = {
     operationId: "pastRequest",
-    summary: "What was decided about a request, at this router or another one of its mesh, and why.",
+    summary: "Past decision of any router in the mesh about a request, with the reason.",
     tags: ["router"],
-    params: Type.Object({ id: Type.String({ description: "`x-request-id` of the answer." }) }),
+    params: Type.Object({ id: Type.String({ description: "`x-request-id` of the answer to the request." }) }),
     response: {
       200: described(pastRequest),
-      404: error("No router of the mesh has it."),
-      429: error("Too many others are looked for."),
+      404: error("Unknown to every router of the mesh."),
+      429: error("Too many concurrent lookups."),
     },
   };
   app.get<ById>("/admin/requests/:id", { schema: request }, ({ params }) => dependencies.past.find(params.id));
@@ -204,21 +199,21 @@ function registerExplain(app: FastifyInstance, explain: Explain, maxBodyBytes: n
     );
     const schema = {
       operationId: "explain",
-      summary: "Where a request would go, and why. Nothing is sent to an engine.",
+      summary: "Engine that a request would go to, with the reason. Nothing is sent to an engine.",
       tags: ["router"],
       querystring: Type.Object({
         endpoint: Type.Optional(
           Type.String({
-            description: "`chat`, `completions`, `messages`, `responses`, or a path; guessed of the body unless given.",
+            description: "`chat`, `completions`, `messages`, `responses`, or a path. Default: guessed from the body.",
           }),
         ),
       }),
-      body: Type.Object({}, { description: "The request's body, as a client would send it, with its headers." }),
+      body: Type.Object({}, { description: "Body of the request, with the client's headers." }),
       response: {
         200: described(explanation),
-        400: error("As the request itself would be refused."),
-        404: error("No engine serves the model, or there is no such endpoint."),
-        413: error("The body is too long."),
+        400: error("The error that the request itself would get."),
+        404: error("Unknown model or endpoint."),
+        413: error("Body too large."),
       },
     };
     asked.post<{ Querystring: { endpoint?: string } }>(

@@ -37,8 +37,8 @@ export interface DashboardPage {
 const dashboardAnswer = closed(
   {
     router: Type.String(),
-    document: Type.String({ description: "Name of the overview's document below `/yjs/`." }),
-    killCommand: nullable(Type.String(), { description: "For demonstrations." }),
+    document: Type.String({ description: "Path of the overview document below `/yjs/`." }),
+    killCommand: nullable(Type.String(), { description: "Command that kills the router, in demos only." }),
     grafana: nullable(Type.String(), { description: "`admin.grafana`." }),
   },
   { title: "Dashboard" },
@@ -63,7 +63,7 @@ interface DashboardPartsOptions {
  */
 export interface DashboardParts extends Startable {
   readonly who: WhoMayRead;
-  /** Admin listeners of the other live routers, as far as they announce them. */
+  /** Admin URLs of the other live routers that advertise one. */
   peers(): readonly { readonly router: string; readonly adminUrl: string }[];
   readonly routes: DashboardRoutes;
   /** Lets stock y-websocket clients follow this router's shared state and its overview, read-only, at `/yjs/`. */
@@ -89,20 +89,18 @@ export interface DashboardRoutes {
 export function registerDashboard(app: FastifyInstance, routes: DashboardRoutes): void {
   const start = {
     operationId: "dashboard",
-    summary: "What the dashboard's page needs to begin.",
+    summary: "Bootstrap data of the dashboard.",
     ...{ tags: ["dashboard"], response: { 200: described(dashboardAnswer) } },
   };
   app.get("/admin/dashboard", { schema: start }, async () => routes.describe());
   const shared = {
     operationId: "prefixes",
-    summary: "What prompts have in common, and which engines have it.",
+    summary: "Shared prompt prefixes and the engines that cache them.",
     tags: ["dashboard"],
     querystring: Type.Object({
-      below: Type.Optional(
-        Type.String({ description: "Hash of a prefix: that one comes first, and the others continue it." }),
-      ),
+      below: Type.Optional(Type.String({ description: "Hash of a prefix: it comes first, its continuations follow." })),
     }),
-    response: { 200: described(prefixesReport), 400: error("`below` is no hash.") },
+    response: { 200: described(prefixesReport), 400: error("`below` is not a hash.") },
   };
   app.get<{ Querystring: { below?: string } }>("/admin/prefixes", { schema: shared }, async ({ query }) =>
     routes.prefixes(query.below),
@@ -214,7 +212,7 @@ function needsAnnouncement({ admin }: CompiledConfig, origin: string, meshAddres
   return isLocalOrigin(`http://${meshAddress ?? "elsewhere"}`);
 }
 
-/** A file of the dashboard's page. */
+/** Asset of the dashboard. */
 export interface PageFile {
   /** Path below `/dashboard/`; `index.html` is the page itself. */
   readonly name: string;
@@ -248,12 +246,12 @@ const indexText = [
 const open = (operationId: string, summary: string, response: object) => ({
   ...{ operationId, summary, security: [], tags: ["dashboard"], response },
 });
-const toDashboard = { 302: bare("To `/dashboard/`.") };
+const toDashboard = { 302: bare("Redirect to `/dashboard/`.") };
 
 /** What is here: the dashboard for browsers, where there is one, else a few paths as text. */
 export function registerIndex(app: FastifyInstance, hasPage: boolean): void {
-  const schema = open("root", "Sends browsers to the dashboard, where there is one; else says what is here.", {
-    ...{ 200: answer("A few paths.", Type.String(), "text/plain"), ...toDashboard },
+  const schema = open("root", "Redirect of browsers to the dashboard, if enabled; otherwise a list of paths.", {
+    ...{ 200: answer("List of paths.", Type.String(), "text/plain"), ...toDashboard },
   });
   app.get("/", { schema }, (request, reply) => {
     if (hasPage && request.headers.accept?.includes("text/html")) return reply.redirect("/dashboard/");
@@ -291,17 +289,17 @@ export function registerPage(
     reply.header("content-security-policy", contentPolicy(allowed));
     return send(reply, index, index.text.replace(originsPlace, `data-origins="${allowed.join(" ")}"`));
   };
-  const redirect = open("dashboardRedirect", "Sends browsers to the dashboard.", toDashboard);
+  const redirect = open("dashboardRedirect", "Redirect to the dashboard.", toDashboard);
   app.get("/dashboard", { schema: redirect }, (_, reply) => {
     if (!files) throw new EspalierError("path_not_found");
     return reply.redirect("/dashboard/");
   });
-  const index = open("dashboardPage", "The dashboard's page.", {
-    ...{ 200: answer("The page.", Type.String(), "text/html"), 404: error("It was not built.") },
+  const index = open("dashboardPage", "Page of the dashboard.", {
+    ...{ 200: answer("Dashboard page.", Type.String(), "text/html"), 404: error("Dashboard not built.") },
   });
   app.get("/dashboard/", { schema: index }, (_, reply) => sendIndex(reply));
-  const file = open("dashboardFile", "A file of the dashboard's page.", {
-    ...{ 200: answer("The file.", Type.String(), "*/*"), 404: error("There is no such file.") },
+  const file = open("dashboardFile", "Asset of the dashboard.", {
+    ...{ 200: answer("Asset.", Type.String(), "*/*"), 404: error("File not found.") },
   });
   app.get<{ Params: { name: string } }>("/dashboard/:name", { schema: file }, async ({ params }, reply) => {
     if (params.name === "index.html") return sendIndex(reply);

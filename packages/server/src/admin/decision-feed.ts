@@ -38,7 +38,7 @@ const decision = closed({
   /** Counts up from 1 while there are watchers. */
   number: Type.Integer(),
   ...describedDecision.properties,
-  requestId: Type.String({ description: "By which GET /admin/requests/{id} says more." }),
+  requestId: Type.String({ description: "Request id for GET /admin/requests/{id}." }),
   /** An opaque name of the session, the same in every router; null without one. */
   session: nullable(Type.String()),
 });
@@ -54,7 +54,7 @@ interface DecidedFor {
 export const decisionBatch = closed(
   {
     decisions: Type.Array(decision),
-    skipped: Type.Integer({ description: "Decisions that were not told, because there were too many." }),
+    skipped: Type.Integer({ description: "Decisions omitted beyond the rate limit." }),
   },
   { title: "DecisionBatch" },
 );
@@ -217,11 +217,11 @@ export function registerDecisions(app: FastifyInstance, feed: DecisionFeed, sche
   const head = { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" };
   const schema = {
     operationId: "decisions",
-    summary: "Decisions from now on, as server-sent events named `decisions`, whose data is a `DecisionBatch`.",
+    summary: "Decisions from now on, as server-sent events named `decisions` with a `DecisionBatch` each.",
     tags: ["dashboard"],
     response: {
-      200: answer("A stream without end; a comment every two seconds.", decisionBatch, "text/event-stream"),
-      503: error("Too many read it already."),
+      200: answer("Endless stream, with a comment every two seconds.", decisionBatch, "text/event-stream"),
+      503: error("Too many readers."),
     },
   };
   getStream(app, "/admin/decisions", schema, head, (_, raw) => {

@@ -10,7 +10,7 @@ const engine = closed(
   {
     ...engineDescription.properties,
     assigned_role: nullable(Type.Enum(["prefill", "decode"]), {
-      description: "The role that an engine of role `both` keeps to.",
+      description: "Assigned role of an engine with role `both`.",
     }),
   },
   { title: "Engine" },
@@ -28,7 +28,7 @@ const newEngine = Type.Object(
   },
   {
     title: "NewEngine",
-    description: "An element of `engines` of the configuration, as docs/CONFIGURATION.md describes it.",
+    description: "Element of `engines` in the configuration (docs/CONFIGURATION.md).",
   },
 );
 
@@ -63,30 +63,35 @@ export function registerEngines(app: FastifyInstance, dependencies: EngineRoutes
   const describeOf = (id: EngineId) => describe(engineOf(id));
 
   const params = Type.Object({
-    id: Type.String({ description: "The engine's id, as the list has it, percent-encoded." }),
+    id: Type.String({ description: "Engine id, percent-encoded." }),
   });
-  const unknown = { 404: error("There is no such engine.") };
+  const unknown = { 404: error("Engine not found.") };
   const operation = (operationId: string, summary: string, response: object) => ({
     ...{ operationId, summary, tags: ["engines"], response },
   });
-  const list = operation("listEngines", "The engines.", { 200: described(closed({ engines: Type.Array(engine) })) });
+  const list = operation("listEngines", "Engines with state and load.", {
+    200: described(closed({ engines: Type.Array(engine) })),
+  });
   const add = {
-    ...operation("addEngine", "Add an engine; with a mesh, at every router.", {
-      201: answer("It was added.", engine),
-      400: error("The body is no engine."),
+    ...operation("addEngine", "Add an engine, mesh-wide.", {
+      201: answer("Engine added.", engine),
+      400: error("Invalid body."),
     }),
     body: newEngine,
   };
-  const get = { ...operation("getEngine", "One engine.", { 200: described(engine), ...unknown }), params };
+  const get = {
+    ...operation("getEngine", "State and load of one engine.", { 200: described(engine), ...unknown }),
+    params,
+  };
   const drain = {
-    ...operation("drainEngine", "Give an engine no new requests, or give it new ones again.", {
-      ...{ 200: described(engine), 400: error("The body is another one."), ...unknown },
+    ...operation("drainEngine", "Drain or undrain an engine.", {
+      ...{ 200: described(engine), 400: error("Invalid body."), ...unknown },
     }),
     ...{ params, body: drainRequest },
   };
   const remove = {
-    ...operation("removeEngine", "Remove an engine; with a mesh, at every router. Requests that it has are not cut.", {
-      ...{ 204: bare("It is gone."), ...unknown },
+    ...operation("removeEngine", "Remove an engine, mesh-wide. Requests in flight finish.", {
+      ...{ 204: bare("Engine removed."), ...unknown },
     }),
     params,
   };
@@ -117,7 +122,7 @@ function readDraining(body: unknown): boolean {
   if (typeof body === "object" && body !== null && "draining" in body && typeof body.draining === "boolean") {
     return body.draining;
   }
-  throw new EspalierError("invalid_type", 'The body must be {"draining": true} or {"draining": false}.', {
+  throw new EspalierError("invalid_type", 'Invalid body: expected {"draining": true} or {"draining": false}.', {
     param: "draining",
   });
 }

@@ -32,8 +32,8 @@ type EventKind = (typeof kinds)[number];
 export const fleetEvent = closed({
   atMs: Type.Number({ description: "Milliseconds since the Unix epoch, on the router's clock." }),
   kind: Type.Enum(kinds),
-  subject: Type.String({ description: "The engine or the router." }),
-  detail: Type.String({ description: "The reason, or what changed; may be empty." }),
+  subject: Type.String({ description: "Engine or router concerned." }),
+  detail: Type.String({ description: "Reason or change; may be empty." }),
 });
 
 type FleetEvent = Described<typeof fleetEvent>;

@@ -76,12 +76,12 @@ export const explanation = closed(
         tenant: Type.String(),
         deadlineMs: nullable(Type.Number()),
         isQueued: Type.Boolean({
-          description: "Whether it would wait in the router first: the choice is as if it were its turn now.",
+          description: "Whether the request would queue in the router; the choice assumes its turn is now.",
         }),
       }),
     ),
     overflow: nullable(closed({ backend: Type.String(), reason: Type.Enum(["no_engine", "deadline", "queue"]) }), {
-      description: "The overflow backend that would get it now; null when none would.",
+      description: "Overflow backend that would get the request now; null if none would.",
     }),
     /** Null when no class has a max cold wait, or in a pool with KV transfer. */
     memory: memoryReport,
@@ -262,7 +262,7 @@ export async function endpointOf(
     const found = endpoints.find(({ id, path }) => id === named || path === named);
     if (found) return found;
     const known = [...new Set(endpoints.map(({ id }) => id))].join(", ");
-    throw new EspalierError("invalid_value", `There is no endpoint ${JSON.stringify(named)}; there are ${known}.`, {
+    throw new EspalierError("invalid_value", `Unknown endpoint ${JSON.stringify(named)}; expected one of ${known}.`, {
       param: "endpoint",
     });
   }
@@ -275,7 +275,7 @@ export async function endpointOf(
     : signs.find(([field]) => fields.includes(field))?.[1];
   const endpoint = endpoints.find((one) => one.id === id);
   if (endpoint) return endpoint;
-  throw new EspalierError("invalid_value", "The body does not tell which endpoint it is for; name one in `endpoint`.", {
+  throw new EspalierError("invalid_value", "The body fits several endpoints; name one in `endpoint`.", {
     param: "endpoint",
   });
 }

@@ -49,10 +49,10 @@ const placementReport = nullable(
 export const candidateReport = closed(
   {
     key: Type.String(),
-    eligible: Type.Boolean({ description: "Whether it passed the filters." }),
-    filteredBy: nullable(Type.String(), { description: "The policy's filter that left it out." }),
+    eligible: Type.Boolean({ description: "Whether the candidate passed the filters." }),
+    filteredBy: nullable(Type.String(), { description: "Policy filter that excluded the candidate." }),
     probability: Type.Number(),
-    cost: nullable(Type.Number(), { description: "Lower is better." }),
+    cost: nullable(Type.Number(), { description: "Cost in the policy's unit; lower is better." }),
     scores: record(nullable(Type.Number())),
     terms: record(nullable(Type.Number())),
     signals: record(nullable(Type.Number())),
@@ -194,9 +194,8 @@ export function whyLeftOut(
 }
 
 const admissionReasons: Readonly<Record<AdmissionExclusion, string>> = {
-  class_partition:
-    "class partition: while work of classes that yield is in flight or queued, they and others keep to engines of their own",
-  saturated: "it is saturated, and other engines of its class partition are not",
+  class_partition: "class partition: reserved for other classes while work of yielding classes is in flight or queued",
+  saturated: "saturated, and other engines of its class partition are not",
 };
 
 function reasonsOf(
@@ -206,16 +205,15 @@ function reasonsOf(
   const { state, stateReason, draining, breaker, isOverruled, isTried, isCoolingDown, role, id } = engine;
   const reasons: string[] = [];
   if (state !== "up" && !isTried) reasons.push(`${state}: ${stateReason}`);
-  if (why === "asleep") reasons.push("its metrics say that it is asleep");
+  if (why === "asleep") reasons.push("asleep, by its metrics");
   if (draining) reasons.push("drained by an operator");
-  if (!breaker.allows && !isOverruled) reasons.push(`its circuit breaker is ${breaker.state}: ${breaker.reason}`);
-  if (isCoolingDown) reasons.push("it is in cooldown: it answered with Retry-After");
-  if (onlyEngine !== undefined && id !== onlyEngine)
-    reasons.push(`the response that this one follows is at ${onlyEngine}`);
-  if (!servesAlone({ engine })) reasons.push(`its role is ${role}: it serves no request alone`);
-  if (assignedRoleOf(engine) === "prefill") reasons.push("it computes prompts for others, by the balance of roles");
+  if (!breaker.allows && !isOverruled) reasons.push(`circuit breaker ${breaker.state}: ${breaker.reason}`);
+  if (isCoolingDown) reasons.push("in cooldown after an answer with Retry-After");
+  if (onlyEngine !== undefined && id !== onlyEngine) reasons.push(`previous_response_id is stored at ${onlyEngine}`);
+  if (!servesAlone({ engine })) reasons.push(`role ${role}: serves no request alone`);
+  if (assignedRoleOf(engine) === "prefill") reasons.push("assigned to prefill by role balancing");
   const exclusion = admission.get(key);
   if (exclusion) reasons.push(admissionReasons[exclusion]);
   // Filters that this list does not know may have excluded it.
-  return reasons.length > 0 ? reasons : ["it is not among the candidates of this request"];
+  return reasons.length > 0 ? reasons : ["not a candidate of this request"];
 }

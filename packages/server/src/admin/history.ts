@@ -22,20 +22,20 @@ const measured = (options: TSchemaOptions = {}) => Type.Array(nullable(Type.Numb
 /** What a point has, besides its time. Rates are per second of the time since the point before; NaN where nothing was measured. */
 const columns = {
   requestsPerS: measured(),
-  refusedPerS: measured({ description: "With 429 or 503: neither the router nor an engine took it." }),
-  failedPerS: measured({ description: "With another error, without any content." }),
-  cutPerS: measured({ description: "With a part of an answer." }),
+  refusedPerS: measured({ description: "Requests rejected with 429 or 503 by the router or an engine." }),
+  failedPerS: measured({ description: "Requests that failed before any content." }),
+  cutPerS: measured({ description: "Answers cut after the first content." }),
   promptTokensPerS: measured(),
   cachedTokensPerS: measured(),
   outputTokensPerS: measured(),
-  firstByteP50Ms: measured({ description: "From acceptance to the first byte of the answer." }),
+  firstByteP50Ms: measured({ description: "Time from acceptance to the first byte of the answer." }),
   firstByteP99Ms: measured(),
-  tpotP50Ms: measured({ description: "Of streams, the time per output token after the first." }),
+  tpotP50Ms: measured({ description: "Time per output token after the first, of streams." }),
   tpotP99Ms: measured(),
-  keptPerS: measured({ description: "Requests that kept their objectives." }),
-  missedPerS: measured({ description: "Requests that missed them, those that failed among them." }),
-  waiting: measured({ description: "Requests that wait for an engine." }),
-  eventLagMs: measured({ description: "The longest lag of an engine's KV event." }),
+  keptPerS: measured({ description: "Requests that met their objectives." }),
+  missedPerS: measured({ description: "Requests that missed their objectives or failed." }),
+  waiting: measured({ description: "Requests queued for an engine." }),
+  eventLagMs: measured({ description: "Longest lag of KV events." }),
 };
 
 type Column = keyof typeof columns;
@@ -47,20 +47,19 @@ const columnNames = Object.keys(columns) as readonly Column[];
 
 const historyReport = closed(
   {
-    nowMs: Type.Number({ description: "The router's clock: milliseconds since the Unix epoch." }),
+    nowMs: Type.Number({ description: "Router clock, in milliseconds since the Unix epoch." }),
     atMs: Type.Array(Type.Number(), { description: "At most 900." }),
     ...columns,
     goodput: Type.Array(goodputCounts, {
       description: "Since the router's start: who has which objectives, at most 64 pairs of model and class.",
     }),
     events: Type.Array(fleetEvent, {
-      description: "What happened to engines and routers, at most 512, the oldest first.",
+      description: "Events of engines and routers, at most 512, oldest first.",
     }),
   },
   {
     title: "History",
-    description:
-      "Columns of equal length, the oldest point first; null where nothing was measured. Events are kept as long.",
+    description: "Columns of equal length, oldest point first; null without a measurement.",
   },
 );
 
@@ -142,12 +141,12 @@ function rounded(value: number): number | null {
 export function registerHistory(app: FastifyInstance, history: Pick<History, "report">): void {
   const schema = {
     operationId: "history",
-    summary: "The router's last fifteen minutes, a point each second.",
+    summary: "Last 15 minutes of the router, one point per second.",
     tags: ["dashboard"],
     querystring: Type.Object({
       after: Type.Optional(
         Type.Number({
-          description: "Only points after this time of the router's clock, in milliseconds since the Unix epoch.",
+          description: "Only points after this time of the router clock, in milliseconds since the Unix epoch.",
         }),
       ),
     }),

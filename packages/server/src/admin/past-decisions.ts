@@ -18,29 +18,29 @@ import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { type DescribedDecision, describedDecision } from "./decision-feed.ts";
 
 const pastDecision = closed({
-  summary: Type.String({ description: "The decision in one sentence." }),
+  summary: Type.String({ description: "Decision in one sentence." }),
   ...describedDecision.properties,
-  comparedCount: Type.Integer({ description: "How many candidates were compared." }),
+  comparedCount: Type.Integer({ description: "Number of compared candidates." }),
   candidates: Type.Array(
     closed({
       key: Type.String(),
-      cost: nullable(Type.Number(), { description: "Lower is better, in the policy's unit." }),
+      cost: nullable(Type.Number(), { description: "Cost in the policy's unit; lower is better." }),
       matchedTokens: Type.Number(),
       inFlight: Type.Number(),
       pendingPrefillTokens: Type.Number(),
       networkMs: Type.Optional(
         nullable(Type.Number(), {
           description:
-            "Milliseconds of a round trip to it; null while that is not known, absent in the answer of an earlier version.",
+            "Round trip to the engine, in milliseconds; null if unknown, absent in answers of earlier versions.",
         }),
       ),
     }),
-    { description: "The chosen one, and up to 15 others with the lowest costs." },
+    { description: "Chosen candidate and up to 15 others with the lowest costs." },
   ),
   leftOut: Type.Array(closed({ key: Type.String(), reason: Type.String() }), {
-    description: "Up to 16 targets that could not be chosen, each with the reason or the policy's filter.",
+    description: "Up to 16 excluded targets, each with the reason or the policy filter.",
   }),
-  leftOutCount: Type.Integer({ description: "How many could not be chosen." }),
+  leftOutCount: Type.Integer({ description: "Number of excluded targets." }),
 });
 
 type PastDecision = Described<typeof pastDecision>;
@@ -49,8 +49,8 @@ type PastDecision = Described<typeof pastDecision>;
 export const pastRequest = closed(
   {
     requestId: Type.String(),
-    router: nullable(Type.String(), { description: "The router that decided." }),
-    decisions: Type.Array(pastDecision, { description: "One for each attempt, the earliest first; at most 8." }),
+    router: nullable(Type.String(), { description: "Router that decided." }),
+    decisions: Type.Array(pastDecision, { description: "Decision of each attempt, earliest first, at most 8." }),
   },
   { title: "PastRequest" },
 );
@@ -134,7 +134,7 @@ export function createPastDecisions(options: PastDecisionsOptions): PastDecision
       if (found) return found;
       throw new EspalierError(
         "decision_not_found",
-        `Not found: older than the latest ${keptDecisions} decisions, taken by a router that is gone or does not answer, or ` +
+        `Not found: older than the latest ${keptDecisions} decisions, made by a router that is gone or unreachable, or ` +
           "refused before an engine was chosen.",
       );
     },

@@ -4,7 +4,7 @@ import type { PromptBlocks } from "@espalier/routing";
 
 /** Who asked for a prefix since it was first listed. */
 export const prefixUsers = closed({
-  sinceMs: Type.Number({ description: "Since when requests are counted, in milliseconds since the Unix epoch." }),
+  sinceMs: Type.Number({ description: "Start of the count, in milliseconds since the Unix epoch." }),
   requests: Type.Integer(),
   by: Type.Array(
     closed({
@@ -12,10 +12,10 @@ export const prefixUsers = closed({
       class: nullable(Type.String(), { description: "Null for requests that are never queued." }),
       requests: Type.Integer(),
     }),
-    { description: "At most 8 pairs of model and class, the first that asked." },
+    { description: "At most 8 pairs of model and class, the first that used the prefix." },
   ),
   sessions: Type.Array(Type.String(), {
-    description: "Opaque names of the latest sessions, at most 8, the latest last.",
+    description: "Opaque names of the latest sessions, at most 8, latest last.",
   }),
 });
 

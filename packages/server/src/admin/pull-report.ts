@@ -6,7 +6,7 @@ import type { ChosenPull } from "@espalier/routing";
 export const pullReport = nullable(
   closed(
     { from: Type.String(), tokens: Type.Integer(), ms: Type.Number(), computeMs: Type.Number() },
-    { description: "What the engine fetches from another one, and the milliseconds of that and of computing it." },
+    { description: "KV blocks fetched from another engine, with the milliseconds to fetch and to compute them." },
   ),
 );
 

@@ -10,13 +10,13 @@ import { getStream } from "./get-stream.ts";
 /** One request as a recording has it: sizes, and names that mean nothing outside the recording. No text, no key. */
 const recordedRequest = closed(
   {
-    atMs: Type.Integer({ description: "When it was accepted, in milliseconds since 1970." }),
+    atMs: Type.Integer({ description: "Time of acceptance, in milliseconds since the Unix epoch." }),
     model: Type.String(),
     inputTokens: Type.Integer(),
     /** Those expected, where none was seen: the request was refused or failed, or its answer was not shown. */
     outputTokens: Type.Integer(),
     blocks: Type.Array(Type.Integer(), {
-      description: "A number for each full block of 16 tokens, equal for equal beginnings.",
+      description: "Number of each full block of 16 tokens; equal prefixes have equal numbers.",
     }),
     /** Numbers of the session and the tenant; null without one. */
     session: nullable(Type.Integer()),
@@ -171,21 +171,21 @@ export function registerRecording(app: FastifyInstance, { recorder, logger, sche
   const head = { "content-type": "application/x-ndjson" };
   const schema = {
     operationId: "recording",
-    summary: "Every request that ends from now on, without its text, as `espalier record` writes it into a trace.",
+    summary: "Finished requests from now on, without text, as `espalier record` writes them.",
     tags: ["router"],
     headers: Type.Object({
       [saltHeader]: Type.String({
-        description: "32 hexadecimal digits by which blocks, sessions and tenants get numbers.",
+        description: "Salt for the numbers of blocks, sessions and tenants: 32 hexadecimal digits.",
       }),
     }),
     response: {
       200: answer(
-        "A JSON object a line: a request, or, once a second, the number of those left out so far.",
+        "JSON lines: a request each, and once a second the number of omitted requests.",
         recordedLine,
         "application/x-ndjson",
       ),
-      400: error("The salt is missing."),
-      429: error("Too many recordings."),
+      400: error("Missing salt."),
+      429: error("Too many concurrent recordings."),
     },
   };
   getStream(app, "/admin/recording", schema, head, ({ headers }, raw) => {
@@ -208,9 +208,9 @@ export function registerRecording(app: FastifyInstance, { recorder, logger, sche
     raw.once("close", () => {
       cancelRecord();
       cancelSigns();
-      logger.info("a recording has ended", { skipped });
+      logger.info("recording ended", { skipped });
     });
-    logger.info("a recording has begun");
+    logger.info("recording started");
     return () => write({ skipped });
   });
 }

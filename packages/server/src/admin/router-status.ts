@@ -8,39 +8,39 @@ import { overflowStatus } from "../overflow/overflow.ts";
 
 const requestTotals = closed(
   {
-    requests: Type.Integer({ description: "Requests that are over; the next five counts are parts of it." }),
-    answered: Type.Integer({ description: "With a whole answer. An error that is the client's own is one." }),
-    refused: Type.Integer({ description: "With 429 or 503: neither the router nor an engine took it." }),
-    failed: Type.Integer({ description: "With another error, without any content." }),
-    cut: Type.Integer({ description: "With a part of an answer." }),
-    cancelled: Type.Integer({ description: "The client went away." }),
-    promptTokens: Type.Integer({ description: "Tokens by the engines' own usage reports." }),
+    requests: Type.Integer({ description: "Finished requests; the sum of the next five counts." }),
+    answered: Type.Integer({ description: "Complete answers, client errors included." }),
+    refused: Type.Integer({ description: "Requests rejected with 429 or 503 by the router or an engine." }),
+    failed: Type.Integer({ description: "Requests that failed before any content." }),
+    cut: Type.Integer({ description: "Answers cut after the first content." }),
+    cancelled: Type.Integer({ description: "Requests cancelled by their clients." }),
+    promptTokens: Type.Integer({ description: "Tokens, by the engines' usage reports." }),
     cachedTokens: Type.Integer(),
     completionTokens: Type.Integer(),
-    firstBytes: Type.Integer({ description: "Requests whose first content came, and the seconds until then." }),
+    firstBytes: Type.Integer({ description: "Requests with a first content, and the sum of seconds until then." }),
     firstByteS: Type.Number(),
-    kept: Type.Integer({ description: "Requests whose answers kept their objectives (`slo`)." }),
+    kept: Type.Integer({ description: "Requests that met their objectives (`slo`)." }),
     missed: Type.Integer({
-      description: "Requests that missed one, or failed; those that count for neither are not in it.",
+      description: "Requests that missed an objective or failed; client errors and cancellations are not counted.",
     }),
     streams: Type.Integer({
-      description: "Streams of more than one token, and the sum of their seconds per output token.",
+      description: "Streams of more than one token, and the sum of their seconds per output token after the first.",
     }),
     tpotS: Type.Number(),
   },
-  { description: "Since the router's start." },
+  { description: "Counts since the router's start." },
 );
 
 const objective = (description: string) => nullable(Type.Number(), { description });
 
-/** Requests of a model and class, and what they have to keep. */
+/** Requests of a model and class, and their objectives. */
 export const goodputCounts = closed({
-  model: Type.String({ description: "Empty for requests that were refused before their model was known." }),
-  class: Type.String({ description: "Empty without admission." }),
+  model: Type.String({ description: "Model; empty if the request was rejected before its model was known." }),
+  class: Type.String({ description: "Priority class; empty without admission." }),
   kept: Type.Integer(),
   missed: Type.Integer(),
-  ttftMs: objective("Milliseconds to the first token that the latest of them had to keep; null for no objective."),
-  tpotMs: objective("Milliseconds per output token that the latest of them had to keep; null for no objective."),
+  ttftMs: objective("Objective for the time to first token of the latest request, in milliseconds; null without one."),
+  tpotMs: objective("Objective for the time per output token of the latest request, in milliseconds; null without one."),
 });
 
 const pickerAddresses = closed({ address: Type.String(), healthAddress: Type.String() });
@@ -53,28 +53,28 @@ export const routerStatus = closed(
   {
     ready: Type.Boolean(),
     reasons: Type.Array(Type.String()),
-    settings: Type.String({ description: "Digest of the settings that all routers should have alike." }),
+    settings: Type.String({ description: "Digest of the settings that must match on all routers." }),
     draining: Type.Boolean(),
     inFlight: Type.Integer(),
     totals: requestTotals,
     goodput: Type.Array(goodputCounts, {
-      description: "Requests that kept their objectives or missed them, by model and class; at most 64 pairs.",
+      description: "Requests that met or missed their objectives, by model and class; at most 64 pairs.",
     }),
     engines: Type.Integer(),
     usableEngines: Type.Integer(),
-    asleepEngines: Type.Integer({ description: "Those whose metrics say that all their ranks are asleep." }),
+    asleepEngines: Type.Integer({ description: "Engines with all ranks asleep, by their metrics." }),
     models: Type.Array(Type.String()),
-    mesh: nullable(meshDescription, { description: "Null for a router that shares nothing." }),
-    lastReload: nullable(reloadOutcome, { description: "Null before the first." }),
+    mesh: nullable(meshDescription, { description: "Mesh state; null for a router that shares nothing." }),
+    lastReload: nullable(reloadOutcome, { description: "Last reload; null before the first." }),
     picker: nullable(pickerAddresses, {
-      description: "`host:port` of the endpoint picker and of its health checks; null for a router that is none.",
+      description: "`host:port` of the endpoint picker and of its health checks; null if disabled.",
     }),
-    url: Type.String({ description: "Where it listens for clients; empty until it does." }),
+    url: Type.String({ description: "URL for clients; empty until the router listens." }),
     version: nullable(Type.String(), {
-      description: "The version of the program; null when the program does not tell it.",
+      description: "Version of the program; null if unknown.",
     }),
     peers: Type.Array(closed({ router: Type.String(), adminUrl: Type.String() }), {
-      description: "Admin listeners of the other live routers, as far as they announce them.",
+      description: "Admin URLs of the other live routers that advertise one.",
     }),
     overflow: Type.Array(overflowStatus),
   },

@@ -78,11 +78,13 @@ function warningsOf(tree: ConfigTree, engines: readonly EngineSpec[]): string[] 
     warnings.push("No engines are configured; the router is not ready until some are added.");
   }
   if (tree["api-keys"].length === 0 && !isLoopback(tree.listen.host)) {
-    warnings.push(`Anyone who reaches ${tree.listen.host}:${tree.listen.port} can use the engines: api-keys is empty.`);
+    warnings.push(
+      `api-keys is empty: every client that reaches ${tree.listen.host}:${tree.listen.port} can use the engines.`,
+    );
   }
-  if (!tree["engine-tls"].verify) warnings.push("Certificates of engines are not checked: engine-tls.verify is false.");
+  if (!tree["engine-tls"].verify) warnings.push("Engine certificates are not verified: engine-tls.verify is false.");
   for (const { url } of engines.filter((engine) => engine.url.endsWith("/v1"))) {
-    warnings.push(`The router asks for ${url}/v1/models. Leave out the /v1 at the end of ${url}.`);
+    warnings.push(`The router adds /v1/models to the URL. Remove /v1 from the end of ${url}.`);
   }
   return [...warnings, ...overflowWarnings(tree)];
 }

@@ -75,7 +75,10 @@ function checkProcesses(tree: ConfigTree): Problem[] {
   if (processes === 1) return [];
   const problems: Problem[] = [];
   if (events !== undefined) {
-    problems.push({ path: ["kv-events", "listen"], message: "needs processes: 1, because only one can listen there" });
+    problems.push({
+      path: ["kv-events", "listen"],
+      message: "needs processes: 1 because only one process can listen there",
+    });
   }
   // The number of processes with `auto` is known only at startup.
   if (processes === "auto") return problems;
@@ -93,7 +96,7 @@ function checkProcesses(tree: ConfigTree): Problem[] {
     if (last > maxPort)
       problems.push({ path, message: `${first} is too high for the ports of ${processes} processes` });
     else if (other && other.first !== first) {
-      const message = `${first} to ${last}, for ${processes} processes, meets a port of ${other.section}`;
+      const message = `${first} to ${last}, for ${processes} processes, overlaps a port of ${other.section}`;
       problems.push({ path, message });
     }
     taken.push({ section, host, first, last });
@@ -115,7 +118,7 @@ function checkAdmin({ admin }: ConfigTree): Problem[] {
   const named = advertise === undefined ? undefined : plainHost(new URL(advertise).hostname);
   const outer = [host, named].find((one) => one !== undefined && !isLoopback(one));
   if (key !== undefined || outer === undefined) return [];
-  return [{ path: ["admin", "key"], message: `is required, because ${outer} is not a loopback address` }];
+  return [{ path: ["admin", "key"], message: `is required because ${outer} is not a loopback address` }];
 }
 
 function checkApiKeys({ "api-keys": keys }: ConfigTree): Problem[] {
@@ -142,7 +145,7 @@ function checkEngineTls({ "engine-tls": tls }: ConfigTree): Problem[] {
   const { "cert-file": certFile, "key-file": keyFile } = tls;
   if ((certFile === undefined) === (keyFile === undefined)) return [];
   const missing = certFile === undefined ? "cert-file" : "key-file";
-  return [{ path: ["engine-tls", missing], message: "is required, because its counterpart is given" }];
+  return [{ path: ["engine-tls", missing], message: "is required because its counterpart is set" }];
 }
 
 function checkBreaker({ breaker: { open, "max-open": maxOpen } }: ConfigTree): Problem[] {
@@ -177,7 +180,7 @@ function checkHolds({ pools, admission }: ConfigTree): Problem[] {
     if (pool["scale-from-zero"].hold === 0) return [];
     if (admission.mode === "off") return [{ path, message: "needs admission.mode: on" }];
     const isNamed = pool.models.some((model) => !model.includes("*"));
-    return isNamed ? [] : [{ path, message: "needs a model in `models` that is named without *" }];
+    return isNamed ? [] : [{ path, message: "needs a model in `models` without *" }];
   });
 }
 
@@ -190,7 +193,10 @@ function checkPools({ pools }: ConfigTree, isPolicy: IsPolicy): Problem[] {
       const first = firstWith.get(pattern);
       if (first === undefined) firstWith.set(pattern, at);
       else
-        problems.push({ path: [...path, "models", index], message: `${pattern} never counts: pool ${first} has it` });
+        problems.push({
+          path: [...path, "models", index],
+          message: `${pattern} is unreachable: pool ${first} matches it first`,
+        });
     }
     if (pool.policy) problems.push(...checkPolicy(pool.policy, [...path, "policy"], isPolicy));
     if (pool["forward-authorization"] && pool["engine-api-key"] !== undefined) {
@@ -207,7 +213,7 @@ function checkTokenizers({ tokenizers }: ConfigTree): Problem[] {
   return tokenizers.flatMap(({ mode, path }, at): Problem[] => {
     const needed = mode === "local";
     if (needed === (path !== undefined)) return [];
-    const message = needed ? "is required, because mode is local" : `is unused, because mode is ${mode}`;
+    const message = needed ? "is required because mode is local" : `is unused because mode is ${mode}`;
     return [{ path: ["tokenizers", at, "path"], message }];
   });
 }
@@ -231,7 +237,7 @@ function checkKvPools({ "kv-pools": pools, "kv-events": { mode } }: ConfigTree):
     firstWithStream.set(stream, sameStream ?? at);
   }
   if (pools.length > 0 && mode === "off") {
-    problems.push({ path: ["kv-pools"], message: "are unused, because kv-events.mode is off" });
+    problems.push({ path: ["kv-pools"], message: "are unused because kv-events.mode is off" });
   }
   return problems;
 }
@@ -249,11 +255,11 @@ function checkAdmission({ admission }: ConfigTree): Problem[] {
   }
   const usual = admission["default-class"];
   if (!names.has(usual)) {
-    problems.push({ path: ["admission", "default-class"], message: `${usual} is none of ${[...names].join(", ")}` });
+    problems.push({ path: ["admission", "default-class"], message: `${usual} is not one of ${[...names].join(", ")}` });
   }
   const shares = admission.classes.reduce((sum, { share }) => sum + share, 0);
   if (shares > 1 + shareRounding) {
-    problems.push({ path: ["admission", "classes"], message: "have shares of more than 1 together" });
+    problems.push({ path: ["admission", "classes"], message: "have shares that add up to more than 1" });
   }
   // Engines that take the highest number first stop running less urgent work as soon as numbers are far apart.
   if (admission["engine-order"] === "shortest" && admission["engine-priority"] !== "lower-first") {
@@ -279,7 +285,7 @@ function checkModels({ models: { aliases, splits } }: ConfigTree): Problem[] {
     if (sides.every(({ weight }) => weight === 0))
       problems.push({ path, message: "has no side with a weight above 0" });
     if (new Set(sides.map(({ model }) => model)).size < sides.length) {
-      problems.push({ path, message: "has a model twice" });
+      problems.push({ path, message: "lists a model twice" });
     }
   }
   for (const name of [...Object.keys(aliases), ...Object.keys(splits)]) {
@@ -305,9 +311,9 @@ function followModel(
       for (const side of sides ?? []) if (side !== model) next.add(side);
       if (!sides && alias !== undefined) next.add(alias);
     }
-    if (next.has(name)) return "leads back to itself";
+    if (next.has(name)) return "is a cycle";
     if (next.size === 0) return undefined;
     frontier = next;
   }
-  return `leads over more than ${maxModelHops} names`;
+  return `has more than ${maxModelHops} hops`;
 }

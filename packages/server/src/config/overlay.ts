@@ -27,12 +27,11 @@ const settable = settings.flatMap((setting) => (setting.outside ? [{ setting, ..
 
 /** Variables with our prefix that other programs read. */
 export const foreignVariables: Readonly<Record<string, string>> = {
-  ESPALIER_SHARED: "Where the tests find recorded traces.",
-  ESPALIER_SKIP_BUILD: "Set to 1 by programs that start `espalier` from a clone: it installs no dependencies first.",
-  ESPALIER_CONFIG:
-    "The configuration file, as `--config`, which goes first. Set to nothing: no file is read, also no usual one.",
-  ESPALIER_ADMIN_URL: "Where `espalier status` and `engines` find the admin listener.",
-  ESPALIER_REPLAY_API_KEY: "Key that `espalier replay` sends.",
+  ESPALIER_SHARED: "Folder of recorded traces, for tests.",
+  ESPALIER_SKIP_BUILD: "1 skips the installation of dependencies in a clone.",
+  ESPALIER_CONFIG: "Configuration file; `--config` takes precedence. An empty value disables the default files.",
+  ESPALIER_ADMIN_URL: "Admin address for `espalier status`, `engines` and other commands.",
+  ESPALIER_REPLAY_API_KEY: "API key for `espalier replay`.",
 };
 
 /**
@@ -84,7 +83,7 @@ export function readFlags(flags: FlagValues): Overlay {
     const isGiven = (name: string): boolean => Object.hasOwn(flags, name) && flags[name] !== undefined;
     const [flag = own, ...others] = flagNames(one).filter(isGiven);
     for (const other of others) {
-      problems.push({ path: [], message: `${other} is another name of ${flag}, which is given too; leave one out` });
+      problems.push({ path: [], message: `${other} is an alias of ${flag}, which is set too; remove one` });
     }
     const given = isGiven(flag) ? flags[flag] : undefined;
     if (given === undefined) continue;

@@ -86,7 +86,7 @@ function writtenName(
   if (names.length === 1) return key;
   const [name = key, ...others] = names.filter(isGiven);
   for (const other of others) {
-    problems.push({ path: [...path, other], message: `is another name of ${name}, which is given too; leave one out` });
+    problems.push({ path: [...path, other], message: `is an alias of ${name}, which is set too; remove one` });
   }
   return name;
 }

@@ -53,7 +53,7 @@ export function shapeOf(schema: TSchema): Shape {
   const values = Object.values(keywords.patternProperties ?? {})[0];
   if (values) return { form: "map", values, maxProperties: keywords.maxProperties ?? Number.POSITIVE_INFINITY };
   if (notes) return { form: "leaf", notes };
-  throw new TypeError(`a schema of type ${keywords.type} has no form known to the configuration`);
+  throw new TypeError(`unsupported schema type ${keywords.type} in the configuration`);
 }
 
 /** What a schema has beyond JSON Schema. */

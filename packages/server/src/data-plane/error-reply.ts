@@ -39,7 +39,7 @@ export function fromFastifyError(error: FastifyError, logger: Logger, requestId:
     case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
       return new EspalierError("unsupported_media_type");
     case "FST_ERR_CTP_INVALID_CONTENT_LENGTH":
-      return new EspalierError("bad_request", "The body is not as long as Content-Length says.");
+      return new EspalierError("bad_request", "The body does not match Content-Length.");
     case "FST_ERR_CTP_INVALID_JSON_BODY":
     case "FST_ERR_CTP_EMPTY_JSON_BODY":
       return new EspalierError("invalid_json");
@@ -51,7 +51,7 @@ export function fromFastifyError(error: FastifyError, logger: Logger, requestId:
     case "ERR_STREAM_PREMATURE_CLOSE":
       return new EspalierError("client_closed");
     default:
-      logger.error("unforeseen error", { requestId, error });
+      logger.error("unexpected error", { requestId, error });
       return asEspalierError(error);
   }
 }

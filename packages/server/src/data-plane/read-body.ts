@@ -160,4 +160,4 @@ function fits({ inFlight, live }: BodyBudget, reserved: number, bytes: number): 
 }
 
 const budgetExceeded = (): EspalierError =>
-  new EspalierError("overloaded", "The bodies of the requests in flight are as large as they may be together.");
+  new EspalierError("overloaded", "The bodies of the requests in flight are at their memory limit.");

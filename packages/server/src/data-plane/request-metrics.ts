@@ -74,35 +74,35 @@ interface ModelSeries {
 export function createRequestMetrics(meter: Meter): RequestMetrics {
   const requests = meter.counter(
     "espalier_requests_total",
-    "Requests that are over, by endpoint, served model, status, and outcome: answered, refused (429 or 503), failed, cut after the first content, or cancelled by the client.",
+    "Finished requests, by endpoint, served model, status and outcome: answered, refused (429 or 503), failed, cut after the first content, or cancelled by the client.",
     ["endpoint", "model", "status", "outcome"],
   );
   const duration = meter.histogram(
     "espalier_request_duration_seconds",
-    "From acceptance to the end of the answer.",
+    "Time from acceptance to the end of the answer, in seconds.",
     latencyBuckets,
     ["endpoint", "model"],
   );
   const firstByte = meter.histogram(
     "espalier_time_to_first_byte_seconds",
-    "From acceptance to the first content of the engine's answer; comments and events that only open it are none.",
+    "Time from acceptance to the first content of the engine's answer, in seconds; comments and opening events do not count.",
     latencyBuckets,
     ["endpoint", "model"],
   );
   const tokens = meter.counter(
     "espalier_tokens_total",
-    "Tokens by the engines' own usage reports: prompt, cached (the part of prompt found in a cache), completion.",
+    "Tokens by the engines' usage reports: prompt, cached (part of prompt), completion.",
     ["model", "kind"],
   );
   const tpot = meter.histogram(
     "espalier_time_per_output_token_seconds",
-    "Of each stream, the mean time per token after the first, by model and class of the request.",
+    "Mean time per output token after the first of each stream, by model and class, in seconds.",
     tpotBuckets,
     ["model", "class"],
   );
   const slo = meter.counter(
     "espalier_slo_requests_total",
-    "Requests by model, class and what they kept of `slo`: `kept`, `ttft_missed`, `tpot_missed`, `both_missed` (also an answer that is no stream and comes too late), or `failed` by a router or an engine, refused with 429 or 503 among them. The client's own errors and those that it cancelled are not counted. Goodput is the share of `kept`.",
+    "Requests by model, class and objectives (`slo`): `kept`, `ttft_missed`, `tpot_missed`, `both_missed` (also late answers without a stream), or `failed` (429 and 503 included). Client errors and cancellations are not counted. Goodput is the share of `kept`.",
     ["model", "class", "result"],
   );
   const decisions = meter.counter("espalier_decisions_total", "Routing decisions, by policy and reason.", [
@@ -110,9 +110,13 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
     "reason",
   ]);
   const overhead = meter
-    .histogram("espalier_overhead_seconds", "Router time from a complete request to its dispatch.", overheadBuckets)
+    .histogram(
+      "espalier_overhead_seconds",
+      "Router time from a complete request to its dispatch, in seconds.",
+      overheadBuckets,
+    )
     .series();
-  const inFlight = gaugeOf(meter, "espalier_requests_in_flight", "Requests whose answer has not ended.");
+  const inFlight = gaugeOf(meter, "espalier_requests_in_flight", "Requests in flight.");
   const endpointSeries = createCache<EndpointSeries>((endpoint, model, status, outcome) => ({
     requests: requests.series(endpoint, model, status, outcome),
     duration: duration.series(endpoint, model),
@@ -268,7 +272,7 @@ export interface AttemptMetrics {
 export function createAttemptMetrics(meter: Meter): AttemptMetrics {
   const attempts = meter.counter(
     "espalier_proxy_attempts_total",
-    "Attempts at an engine by how they ended: answered, failed in some way, or abandoned with the client's request.",
+    "Attempts at an engine, by outcome: answered, a kind of failure, or abandoned with the client's request.",
     ["outcome"],
   );
   return {
@@ -286,6 +290,6 @@ export function createAttemptMetrics(meter: Meter): AttemptMetrics {
       withdrawn: attempts.series("withdrawn"),
       unknown_model: attempts.series("unknown_model"),
     },
-    responseBytes: counterOf(meter, "espalier_proxy_response_bytes_total", "Bytes of body written to clients."),
+    responseBytes: counterOf(meter, "espalier_proxy_response_bytes_total", "Body bytes sent to clients."),
   };
 }

@@ -68,7 +68,7 @@ export async function locateResponse(
   if (known !== undefined) return known;
   const found = await responseFinder.find(responseId);
   if (found === undefined) {
-    throw new EspalierError("response_not_found", "No engine holds this response.", param && { param });
+    throw new EspalierError("response_not_found", "No engine stores this response.", param && { param });
   }
   storedResponses.remember(responseId, found);
   return found;
@@ -99,7 +99,8 @@ export async function planStoredResponse(context: RouterContext, request: Client
   const onlyEngine = await locateResponse(context, path.id);
   const engine = context.fleet.engines.find((record) => record.id === onlyEngine);
   const model = engine?.models?.[0]?.id;
-  if (model === undefined) throw new EspalierError("response_not_found", "The engine that held this response is gone.");
+  if (model === undefined)
+    throw new EspalierError("response_not_found", "The engine that stored this response is gone.");
   if (request.method === "DELETE") context.storedResponses.forget(path.id);
   const pool = context.pools.settingsFor(model);
   const head = engineHead(context, request, pool);
@@ -163,8 +164,7 @@ export function createResponseFinder({ fleet, pools, http, clock }: ResponseFind
       if (clock.nowMs() < (absentUntilMs.get(responseId) ?? 0)) return undefined;
       const running = lookups.get(responseId);
       if (running) return running;
-      if (lookups.size >= maxLookups)
-        throw new EspalierError("overloaded", "Too many responses are looked for at once.");
+      if (lookups.size >= maxLookups) throw new EspalierError("overloaded", "Too many concurrent response lookups.");
       const lookup = lookUp(responseId);
       lookups.set(responseId, lookup);
       return lookup;

@@ -374,8 +374,8 @@ function inSubset(plan: PlannedRequest, { subset }: RequestHead): PlannedRequest
   if (targets.length === plan.targets.length) return plan;
   if (targets.length > 0) return { ...plan, targets };
   const why = subset
-    ? "None of the endpoints that the gateway allows serves this model."
-    : "No engine has an IP address as its host, and gateways can be told addresses only.";
+    ? "No endpoint in the gateway's subset serves this model."
+    : "No engine has an IP address as its host, which gateways require.";
   throw new EspalierError("no_engine_available", why);
 }
 

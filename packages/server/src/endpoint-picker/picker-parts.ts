@@ -32,12 +32,12 @@ export function createPickerMeters(meter: Meter): PickerMeters {
     servedElsewhere: counterOf(
       meter,
       "espalier_picker_served_elsewhere_total",
-      "Requests of gateways that another engine served than the chosen one.",
+      "Gateway requests served by another engine than the chosen one.",
     ),
     unseen: counterOf(
       meter,
       "espalier_picker_unseen_answers_total",
-      "Requests of gateways whose answers were not shown to the router, so that it estimated their end.",
+      "Gateway requests whose answers the gateway did not stream to the router; their end is estimated.",
     ),
   };
 }

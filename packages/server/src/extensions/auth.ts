@@ -51,7 +51,7 @@ export function createIdentityCheck(
       throw new TypeError(`the name must be text of 1 to ${maxNameLength} characters`);
     } catch (error) {
       if (error instanceof EspalierError && error.code === "invalid_api_key") throw error;
-      warn("auth", "auth failed; the request is refused", { error });
+      warn("auth", "auth failed; request rejected", { error });
       throw new EspalierError("auth_failed");
     } finally {
       cancel();

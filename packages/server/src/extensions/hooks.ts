@@ -81,7 +81,7 @@ interface HookParts {
 export function createHookCalls(hooks: readonly Hooks[], parts: HookParts): HookCalls | undefined {
   const failures = parts.meter.counter(
     "espalier_hook_failures_total",
-    "Calls of hooks that threw, took too long, or were left out because too many had not ended.",
+    "Hook calls that threw, timed out, or were skipped at the concurrency limit.",
     ["hook", "outcome"],
   );
   const callsOf = <Given, Result>(
@@ -92,7 +92,7 @@ export function createHookCalls(hooks: readonly Hooks[], parts: HookParts): Hook
       if (!hook) return [];
       return createCall(hook, parts.scheduler, (outcome, error) => {
         failures.series(name, outcome).add();
-        parts.warn(`hook ${name}`, "a hook failed; the request goes on", { hook: name, outcome, error });
+        parts.warn(`hook ${name}`, "hook failed; request continues", { hook: name, outcome, error });
       });
     });
   const onRequest = callsOf(

@@ -29,13 +29,13 @@ export async function loadPlugins(paths: readonly string[]): Promise<LoadedPlugi
   for (const path of paths) {
     const wrong = (problem: string, cause?: unknown): EspalierError =>
       new EspalierError("plugin_invalid", `plugins: ${path}: ${problem}`, { cause });
-    if (!existsSync(path)) throw wrong("there is no such file; a relative path starts at the configuration's file");
+    if (!existsSync(path)) throw wrong("file not found; relative paths start at the configuration file's folder");
     const module = await import(pathToFileURL(path).href).catch((error: unknown) => {
-      throw wrong(`cannot be loaded: ${messageOf(error)}; \`node ${path}\` shows where`, error);
+      throw wrong(`cannot be loaded: ${messageOf(error)}; run \`node ${path}\` for details`, error);
     });
     const found = module as { readonly policies?: CustomPolicies; readonly hooks?: Hooks };
     if (found.policies === undefined && found.hooks === undefined) {
-      throw wrong("exports neither `policies` nor `hooks`; export one of them by name, see docs/guides/extend.md");
+      throw wrong("exports neither `policies` nor `hooks`; add a named export, see docs/guides/extend.md");
     }
     try {
       checkCustomPolicies(found.policies ?? {});
@@ -44,7 +44,7 @@ export async function loadPlugins(paths: readonly string[]): Promise<LoadedPlugi
       throw wrong(messageOf(error), error);
     }
     for (const [name, policy] of Object.entries(found.policies ?? {})) {
-      if (Object.hasOwn(policies, name)) throw wrong(`another plugin has a policy ${name} too; rename one of them`);
+      if (Object.hasOwn(policies, name)) throw wrong(`duplicate policy ${name} in another plugin; rename one`);
       policies[name] = policy;
     }
     if (found.hooks) hooks.push(found.hooks);
@@ -67,7 +67,7 @@ export function checkCustomPolicies(policies: CustomPolicies): void {
   }
   for (const name of names) {
     if (policyNames.some((known) => known === name)) {
-      throw new EspalierError("config_invalid", `policy ${name}: Espalier has one of this name; choose another name`);
+      throw new EspalierError("config_invalid", `policy ${name}: name of a built-in policy; choose another name`);
     }
     const create = () => composeCustomPolicy(name, policies[name]!);
     create();
@@ -79,7 +79,7 @@ export function checkCustomPolicies(policies: CustomPolicies): void {
 export function checkHooks(hooks: Hooks): void {
   for (const [name, hook] of Object.entries(hooks)) {
     if (!hookNames.some((known) => known === name)) {
-      throw new EspalierError("config_invalid", `hooks.${name} is none of ${hookNames.join(", ")}`);
+      throw new EspalierError("config_invalid", `hooks.${name} is not one of ${hookNames.join(", ")}`);
     }
     if (hook !== undefined && typeof hook !== "function") {
       throw new EspalierError("config_invalid", `hooks.${name} must be a function`);

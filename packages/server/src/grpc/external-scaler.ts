@@ -125,7 +125,7 @@ function stream(
   return {
     message: (bytes) =>
       guarded(call, () => {
-        if (isBegun) throw new EspalierError("bad_request", "A stream is for one object.");
+        if (isBegun) throw new EspalierError("bad_request", "A stream serves one object.");
         isBegun = true;
         begin(scaledObjectRef.decode(bytes));
       }),

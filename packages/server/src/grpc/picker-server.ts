@@ -112,7 +112,7 @@ function serve(call: GrpcCall, { onStream, logger }: PickerServerOptions): GrpcC
     message(bytes) {
       const failure = guarded(call, () => stream.accept(processingRequest.decode(bytes)));
       if (!failure) return;
-      logger.warn("an exchange with a gateway failed", { error: failure });
+      logger.warn("gateway stream failed", { error: failure });
       stream.close(false);
     },
     drained: () => owner.drained(),

@@ -84,7 +84,7 @@ export function createLargeBodies({
   const started = (): Thread => {
     const onEnd = (reason: string): void => {
       thread = undefined;
-      logger.warn("the thread that reads large bodies ended; the next one starts it again", { reason });
+      logger.warn("thread for large bodies exited; the next large body restarts it", { reason });
     };
     thread ??= createPoolThread<BodyTask, BodyResult>(program, onEnd, "body");
     return thread;

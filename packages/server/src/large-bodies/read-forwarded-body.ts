@@ -14,7 +14,7 @@ export interface ForwardedBody {
 /** @throws EspalierError `reserved_field` for a field that only a router may set */
 export function refuseReserved(field: string | undefined): void {
   if (field === undefined) return;
-  throw new EspalierError("reserved_field", `The field ${field} is for a router to set.`, { param: field });
+  throw new EspalierError("reserved_field", `Only a router may set the field ${field}.`, { param: field });
 }
 
 /** Most bytes of a form's `model`. */
@@ -56,7 +56,8 @@ function readForm(fields: Iterable<FormField>, trustsTransferFields: boolean): s
     if (!trustsTransferFields) refuseReserved(reservedIn(name, value));
     if (name !== "model") continue;
     // An engine may take the other one.
-    if (model !== undefined) throw new EspalierError("duplicate_key", "The form has two models.", { param: "model" });
+    if (model !== undefined)
+      throw new EspalierError("duplicate_key", "Duplicate field model in the form.", { param: "model" });
     model = value.toString("utf8", 0, maxModelBytes).trim();
   }
   return model === "" ? undefined : model;
@@ -96,13 +97,13 @@ function* fieldsOfForm(form: Buffer, contentType: string): Generator<FormField> 
   if (/^\s*multipart\//i.test(contentType)) {
     const [boundary, ...others] = [...contentType.matchAll(/;\s*boundary(\*?)[^=;]*=\s*(?:"([^"]*)"|([^;\s]*))/gi)];
     const delimiter = boundary?.[2] ?? boundary?.[3];
-    if (!delimiter || boundary?.[1] || others.length > 0) throw unclearForm("The form's boundary is not clear.");
+    if (!delimiter || boundary?.[1] || others.length > 0) throw unclearForm("Invalid boundary of the form.");
     yield* partsOf(form, `--${delimiter}`);
     return;
   }
   const text = form.toString();
   // Some readers, among them python-multipart 0.0.20, take it for `&`.
-  if (text.includes(";")) throw unclearForm("The form has a semicolon that is not escaped.");
+  if (text.includes(";")) throw unclearForm("The form has an unescaped semicolon.");
   for (const field of text.split("&", maxFormFields + 1)) {
     for (const [name, value] of new URLSearchParams(field)) yield [name, Buffer.from(value)];
   }

@@ -6,7 +6,7 @@ const errorBody = closed(
       message: Type.String(),
       type: Type.String(),
       param: nullable(Type.String()),
-      code: Type.String({ description: "Stable; docs/ERRORS.md says of each what to do." }),
+      code: Type.String({ description: "Stable error code (docs/ERRORS.md)." }),
     }),
   },
   { title: "Error" },

@@ -229,7 +229,7 @@ function createLook(
       if (message === failure) return;
       failure = message;
       meters.failed(name);
-      logger.error("certificates not renewed; the old ones stay", { listener: name, error: { code, message } });
+      logger.error("certificates not renewed; previous ones stay in use", { listener: name, error: { code, message } });
     }
   };
 }
@@ -245,12 +245,12 @@ interface TlsMeters {
 export function createTlsMeters(meter: Meter): TlsMeters {
   const reloads = meter.counter(
     "espalier_tls_reloads_total",
-    "Certificate reloads of a listener, or for connections to engines (`engines`): applied, or failed (the old ones stay).",
+    "Certificate reloads of a listener, or for connections to engines (`engines`): applied, or failed (previous ones stay in use).",
     ["listener", "outcome"],
   );
   const expiry = meter.gauge(
     "espalier_tls_certificate_expiry_timestamp_seconds",
-    "End of validity of the certificate of a listener, or of the one shown to engines (`engines`), in Unix time.",
+    "Expiry of the certificate of a listener, or of the client certificate for engines (`engines`), in Unix time.",
     ["listener"],
   );
   return {

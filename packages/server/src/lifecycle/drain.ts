@@ -91,7 +91,7 @@ export function createDrain(dependencies: DrainDependencies): Drain {
       return clock.nowMs() - lastBusyMs >= lateRequestMs || (activeCount() === 0 && !(await hasConnections(servers())));
     });
     closeAll();
-    if (cut > 0) logger.warn("answers were cut at the end of the drain", { cut, forced });
+    if (cut > 0) logger.warn("drain timeout: answers cut", { cut, forced });
     return cut;
   };
 

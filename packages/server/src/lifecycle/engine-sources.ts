@@ -67,7 +67,7 @@ export function createEngineSources(deps: EngineSourcesDeps): EngineSources {
   const file = path === undefined ? [] : [createFileSource({ path, parse: parseEnginesFile, logger })];
   const setOf = createSourceSets(deps);
   const meters = createSourceMeters(deps.meter, metricNames, "engines or inference objects");
-  const named = gaugeOf(deps.meter, "espalier_discovery_engines", "Distinct engines named by all sources.");
+  const named = gaugeOf(deps.meter, "espalier_discovery_engines", "Distinct engines of all sources.");
   const requestTables = createInferenceTables();
   reportTables(requestTables, deps);
   const first = setOf(config);
@@ -124,11 +124,11 @@ function observeSources(
       meters.isUp(source, false);
       // A source that does not answer may recover by itself; a wrong configuration cannot.
       const level = error.code === "discovery_failed" ? "warn" : "error";
-      logger[level](`${what} failed; the last good list stays`, { source, error });
+      logger[level](`${what} failed; last good list stays in use`, { source, error });
     },
     onRecovered(source) {
       meters.isUp(source, true);
-      logger.info(`${what} is followed again`, { source });
+      logger.info(`${what} recovered`, { source });
     },
     onFollowed: (source) => meters.isUp(source, true),
     onLeft: meters.left,
@@ -140,12 +140,12 @@ function reportTables(tables: InferenceTables, { meter, logger }: Pick<EngineSou
   const objectives = gaugeOf(
     meter,
     "espalier_discovery_inference_objectives",
-    "InferenceObjectives of the inference pools that are followed.",
+    "InferenceObjectives of the followed inference pools.",
   );
   const rewritten = gaugeOf(
     meter,
     "espalier_discovery_rewritten_models",
-    "Models that InferenceModelRewrites of the inference pools that are followed name in a match.",
+    "Models matched by InferenceModelRewrites of the followed inference pools.",
   );
   let wereSome = false;
   tables.onChange(() => {
@@ -157,7 +157,7 @@ function reportTables(tables: InferenceTables, { meter, logger }: Pick<EngineSou
     if (areSome || wereSome) logger.info("objectives and model rewrites of inference pools changed", counts);
     wereSome = areSome;
     const { leftOut } = tables;
-    if (leftOut > 0) logger.warn("inference model rewrites name too many models; the others are left out", { leftOut });
+    if (leftOut > 0) logger.warn("too many models in inference model rewrites; ignoring the rest", { leftOut });
   });
 }
 
@@ -186,11 +186,9 @@ export function createSourceMeters(
   names: { readonly up: string; readonly failures: string },
   what: string,
 ): SourceMeters {
-  const up = meter.gauge(
-    names.up,
-    `Whether a source of ${what} is up: 1, or 0 while its last good list stays in use.`,
-    ["source"],
-  );
+  const up = meter.gauge(names.up, `1 while a source of ${what} is up, 0 while its last good list stays in use.`, [
+    "source",
+  ]);
   const failures = meter.counter(names.failures, `Outages of a source of ${what}, each counted once.`, ["source"]);
   return {
     isUp: (source, isUp) => up.series(source).set(isUp ? 1 : 0),

@@ -93,7 +93,7 @@ export function createConnectionLimit({
   const noteFull = (): void => {
     if (isFull) return;
     isFull = true;
-    logger.warn("connections are refused: the limit is reached", { listener, max: max() });
+    logger.warn("connection limit reached: refusing connections", { listener, max: max() });
   };
   const serve = (socket: Socket): void => {
     servedCount += 1;
@@ -101,7 +101,7 @@ export function createConnectionLimit({
       servedCount -= 1;
       if (!isFull || servedCount >= resumeShare * max()) return;
       isFull = false;
-      logger.info("connections are accepted again", { listener });
+      logger.info("accepting connections again", { listener });
     });
   };
   const enter = (socket: Socket): void => {
@@ -142,14 +142,12 @@ export function createConnectionLimit({
 function createMeters(meter: Meter, listener: string) {
   const refused = meter.counter(
     "espalier_refused_connections_total",
-    "Connections beyond the bound: answered with 503 and closed, or closed at once.",
+    "Connections beyond the limit: answered with 503 and closed, or closed at once.",
     ["listener", "how"],
   );
-  const open = meter.gauge(
-    "espalier_open_connections",
-    "Connections that are open at a listener, clients' or operators'.",
-    ["listener"],
-  );
+  const open = meter.gauge("espalier_open_connections", "Open connections by listener: clients or operators.", [
+    "listener",
+  ]);
   return {
     open: open.series(listener),
     refused: (how: "answered" | "closed") => refused.series(listener, how).add(),

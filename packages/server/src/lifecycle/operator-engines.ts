@@ -63,8 +63,7 @@ export function createOperatorEngines({ table, listed, logger }: OperatorEngines
     },
     present: (specs) => (removals.size === 0 ? specs : specs.filter(({ id }) => !removals.has(id))),
     add(written) {
-      if (!isJsonObject(written))
-        throw new EspalierError("invalid_value", "The body must be an object that describes an engine.");
+      if (!isJsonObject(written)) throw new EspalierError("invalid_value", "Invalid body: expected an engine object.");
       const { id, url } = readWritten(written);
       const isBack = removals.has(id) && isListed(id);
       const other = listed().find((spec) => spec.id === id || spec.url === url);
@@ -91,7 +90,7 @@ function readWritten(written: unknown): EngineSpec {
     if (!(error instanceof EspalierError)) throw error;
     throw new EspalierError("invalid_value", error.message, { cause: error });
   }
-  throw new EspalierError("invalid_value", "The body must describe one engine.");
+  throw new EspalierError("invalid_value", "Invalid body: expected one engine.");
 }
 
 /** Reads an entry of another router, whose version may have settings unknown to this one. */
@@ -99,7 +98,7 @@ function readShared(engine: string, value: OperatorEntry, logger: Logger): reado
   try {
     return [readWritten(value)];
   } catch (error) {
-    logger.warn("an engine that operators added cannot be read", { engine, error });
+    logger.warn("invalid operator engine", { engine, error });
     return [];
   }
 }
@@ -133,7 +132,7 @@ export function createLocalTable(): OperatorTable {
     entries: () => [...entries].map(([engine, value]) => ({ engine, value })),
     put(engine, value) {
       if (!entries.has(engine) && entries.size >= maxOperatorEngines) {
-        throw new EspalierError("invalid_value", `There is room for ${maxOperatorEngines} engines.`);
+        throw new EspalierError("invalid_value", `Limit reached: ${maxOperatorEngines} operator engines.`);
       }
       entries.set(engine, value);
       tell();

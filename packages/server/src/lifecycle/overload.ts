@@ -95,8 +95,8 @@ export function createOverload({ clock, scheduler, logger, meter, limits, ...oth
     const was = share;
     share = found ? Math.min(1, share + growth) : Math.max(0, share - decline);
     if (found) pressure = found;
-    if (was === 0 && share > 0) logger.warn("new requests are shed: the router is short of resources", { pressure });
-    if (was > 0 && share === 0) logger.info("new requests are accepted again");
+    if (was === 0 && share > 0) logger.warn("router overloaded: shedding new requests", { pressure });
+    if (was > 0 && share === 0) logger.info("router recovered: accepting new requests");
     meters.share(share);
   };
   return {
@@ -125,13 +125,16 @@ function createMeters(meter: Meter) {
       meter,
       "pressure",
       "espalier_shed_requests_total",
-      "Requests shed because the router itself was short of time, memory, or bandwidth to other routers, by pressure.",
+      "Requests shed by router overload, by pressure: event loop, memory, or bandwidth to other routers.",
     ),
-    delay: gauge("espalier_event_loop_delay_seconds", "Lowest event-loop delay within the last half second."),
+    delay: gauge(
+      "espalier_event_loop_delay_seconds",
+      "Lowest event-loop delay within the last half second, in seconds.",
+    ),
     heap: gauge("espalier_heap_used_ratio", "Share of V8's heap limit in use."),
     bodies: gauge("espalier_request_body_bytes", "Bytes of request bodies in flight, as declared or read."),
-    mesh: gauge("espalier_mesh_waiting_bytes", "Bytes that wait to be sent to other routers, over all links."),
-    share: gauge("espalier_shed_ratio", "Share of new requests that is shed."),
+    mesh: gauge("espalier_mesh_waiting_bytes", "Bytes queued for other routers, over all links."),
+    share: gauge("espalier_shed_ratio", "Share of new requests shed."),
   };
 }
 

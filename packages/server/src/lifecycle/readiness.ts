@@ -25,7 +25,7 @@ const livenessAnswer = closed({ status: Type.Literal("alive") }, { title: "Alive
 const readinessAnswer = closed(
   {
     status: Type.Enum(["ready", "not ready"]),
-    reasons: Type.Array(Type.String(), { description: "Why not; empty when ready." }),
+    reasons: Type.Array(Type.String(), { description: "Reasons if not ready; empty when ready." }),
   },
   { title: "Readiness" },
 );
@@ -36,13 +36,15 @@ const readinessAnswer = closed(
  */
 export function registerProbes(app: FastifyInstance, readiness: () => Readiness): void {
   for (const path of livePaths) {
-    const schema = probe("live", path, "Whether the process answers.", { 200: answer("It does.", livenessAnswer) });
+    const schema = probe("live", path, "Liveness of the process.", {
+      200: answer("Process is alive.", livenessAnswer),
+    });
     app.get(path, { schema }, async (): Promise<Described<typeof livenessAnswer>> => ({ status: "alive" }));
   }
   for (const path of readyPaths) {
-    const schema = probe("ready", path, "Whether a request would find an engine.", {
-      200: answer("It would.", readinessAnswer),
-      503: answer("It would not; the reasons say why.", readinessAnswer),
+    const schema = probe("ready", path, "Readiness for requests.", {
+      200: answer("Ready.", readinessAnswer),
+      503: answer("Not ready, with the reasons.", readinessAnswer),
     });
     app.get(path, { schema }, async (_, reply) => {
       const { ready, reasons } = readiness();

@@ -22,14 +22,14 @@ export interface ConfigSource {
 /** The outcome of a reload. After a failed one the old configuration stays in force. */
 export const reloadOutcome = closed(
   {
-    applied: Type.Array(Type.String(), { description: "Settings in force from now on." }),
-    needsRestart: Type.Array(Type.String(), { description: "Settings that wait for a restart." }),
+    applied: Type.Array(Type.String(), { description: "Settings applied by the reload." }),
+    needsRestart: Type.Array(Type.String(), { description: "Settings that need a restart." }),
     trigger: Type.Enum(["file", "signal", "admin"]),
     atMs: Type.Number({ description: "Milliseconds since the Unix epoch." }),
     error: Type.Optional(
       closed(
         { code: Type.String(), message: Type.String() },
-        { description: "Only when it failed; the old configuration stays." },
+        { description: "Error of a failed reload; the previous configuration stays in use." },
       ),
     ),
   },
@@ -61,7 +61,7 @@ export interface ReloaderOptions {
 }
 
 const blankMessage =
-  "The configuration file is blank, and was not before: what it said stays. Whoever wants no engines writes `engines: []`.";
+  "The configuration file became empty; the previous configuration stays in use. For no engines, write `engines: []`.";
 
 export function createReloader(options: ReloaderOptions): Reloader {
   const { source, clock, logger } = options;
@@ -72,7 +72,7 @@ export function createReloader(options: ReloaderOptions): Reloader {
   const attempt = (trigger: ReloadTrigger): ReloadOutcome => {
     const atMs = clock.wallMs();
     try {
-      if (!source) throw new EspalierError("config_unreadable", "This router has no configuration to read again.");
+      if (!source) throw new EspalierError("config_unreadable", "This router has no configuration file to reload.");
       const loaded = source.read();
       // A file is blank while it is being copied or when its volume is full. That does not mean that no engines are
       // wanted.
@@ -96,9 +96,9 @@ export function createReloader(options: ReloaderOptions): Reloader {
     last = outcome;
     meters.ended(outcome);
     const { applied, needsRestart, error } = outcome;
-    if (error) logger.error("configuration not reloaded; the old one stays", { trigger, error });
+    if (error) logger.error("configuration not reloaded; previous one stays in use", { trigger, error });
     else logger.info("configuration reloaded", { trigger, applied });
-    if (needsRestart.length > 0) logger.warn("configuration changes wait for a restart", { needsRestart });
+    if (needsRestart.length > 0) logger.warn("configuration changes need a restart", { needsRestart });
     return outcome;
   };
   return {
@@ -120,19 +120,19 @@ export function createReloader(options: ReloaderOptions): Reloader {
 function createReloadMeters(meter: Meter) {
   const reloads = meter.counter(
     "espalier_config_reloads_total",
-    "Reloads of the configuration that changed something or failed.",
+    "Configuration reloads that applied a change or failed.",
     ["outcome"],
   );
   const series = { applied: reloads.series("applied"), failed: reloads.series("failed") };
   const isGood = gaugeOf(
     meter,
     "espalier_config_last_reload_successful",
-    "Whether the last reload of the configuration succeeded: 1 or 0.",
+    "1 if the last configuration reload succeeded, else 0.",
   );
   const atSeconds = gaugeOf(
     meter,
     "espalier_config_applied_timestamp_seconds",
-    "When the configuration in force was applied, in Unix time.",
+    "Time of the last applied configuration, in Unix time.",
   );
   return {
     started(wallMs: number): void {

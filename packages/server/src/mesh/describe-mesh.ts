@@ -15,26 +15,24 @@ export const meshDescription = closed(
   {
     backend: Type.Enum(["peers", "redis"]),
     cluster: Type.String(),
-    events: Type.String({ description: "Who reads the engines' KV events." }),
+    events: Type.String({ description: "Readers of the engines' KV events." }),
     router: Type.String(),
-    epoch: Type.Integer({ description: "Of this run of the router." }),
+    epoch: Type.Integer({ description: "Epoch of this router process." }),
     region: nullable(Type.String(), { description: "`mesh.region`." }),
     address: nullable(Type.String()),
     waitingFor: Type.Array(Type.String()),
     members: Type.Array(meshMember),
     lost: Type.Array(lostRouter, {
-      description: "Routers that failed in the last 30 minutes, and are no members any more.",
+      description: "Former members that failed in the last 30 minutes.",
     }),
     refused: Type.Array(refusedPeer, {
-      description: "Routers with which no link was made in the last 30 minutes, at most 32, the latest first.",
+      description: "Refused links of the last 30 minutes, at most 32, latest first.",
     }),
     refusedNotes: Type.Array(closed({ kind: Type.String(), count: Type.Integer() }), {
-      description:
-        "What this router would have told the others of its estimates, by kind, and found no place for, since it began.",
+      description: "Shared estimates dropped at the limit since the router's start, by kind.",
     }),
     droppedEntries: Type.Array(closed({ kind: Type.Enum(["engine", "drain"]), count: Type.Integer() }), {
-      description:
-        "Engines of operators, and drain flags, that routers do not share, because as many later ones are shared.",
+      description: "Operator engines and drain flags dropped from the registry at its limit.",
     }),
     load: Type.Array(
       closed({

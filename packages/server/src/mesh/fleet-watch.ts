@@ -32,10 +32,10 @@ export interface OwnRelease {
 
 /** What is known of another router's release. */
 export const releaseDescription = closed({
-  version: nullable(Type.String(), { description: "Null where it has not said it." }),
-  settings: nullable(Type.String(), { description: "Digest of the settings that all routers should have alike." }),
+  version: nullable(Type.String(), { description: "Null if not reported." }),
+  settings: nullable(Type.String(), { description: "Digest of the settings that must match on all routers." }),
   differs: Type.Array(Type.String(), {
-    description: "In what it differs from this router: `version`, or sections of the configuration.",
+    description: "Differences from this router: `version`, or sections of the configuration.",
   }),
 });
 
@@ -44,7 +44,7 @@ type ReleaseDescription = Described<typeof releaseDescription>;
 /** A router that failed without leaving. */
 export const lostRouter = closed({
   router: Type.String(),
-  address: nullable(Type.String(), { description: "Where it was reached last." }),
+  address: nullable(Type.String(), { description: "Last known address." }),
   sinceMs: Type.Number({ description: "Milliseconds since the Unix epoch." }),
 });
 
@@ -87,7 +87,7 @@ export function createFleetWatch(options: FleetWatchOptions): FleetWatch {
   const lost = createLostRouters(clock);
   const gauge = meter.gauge(
     "espalier_mesh_unequal_routers",
-    "Live routers whose version, or whose settings that all should have alike, differ from this router's.",
+    "Live routers with another version, or other settings that must match on all routers.",
     ["what"],
   );
   const unequal = { version: gauge.series("version"), settings: gauge.series("settings") };
@@ -110,8 +110,9 @@ export function createFleetWatch(options: FleetWatchOptions): FleetWatch {
     if (text === before) return;
     logged.set(router, text);
     const of = { router, version: known.get(router)?.version };
-    if (differs.length > 0) logger.warn("a router differs from this one", { ...of, here: own.version, in: differs });
-    else logger.info("a router no longer differs from this one", of);
+    if (differs.length > 0)
+      logger.warn("router differs in version or settings", { ...of, here: own.version, in: differs });
+    else logger.info("router no longer differs", of);
   };
   const look = (): void => {
     const now = members();

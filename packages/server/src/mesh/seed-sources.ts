@@ -92,11 +92,11 @@ function observerOf(
       meters.isUp(source, false);
       // A source that does not answer may recover by itself; a wrong configuration cannot.
       const level = error.code === "discovery_failed" ? "warn" : "error";
-      logger[level]("source of other routers failed; the last good list stays", { source, error });
+      logger[level]("source of other routers failed; last good list stays in use", { source, error });
     },
     onRecovered() {
       meters.isUp(source, true);
-      logger.info("source of other routers is followed again", { source });
+      logger.info("source of other routers recovered", { source });
     },
   };
 }

@@ -203,7 +203,7 @@ class OverflowSource implements AnswerSource {
     if (isItsOwn || this.#status >= 500) overflow.pause(backend, this.#retryAfterMs);
     this.#release(0);
     const details = { backend: name, requestId: plan.requestId, kind, status: this.#status, code: error.code };
-    this.#context.logger.warn("an overflow backend failed", details);
+    this.#context.logger.warn("overflow backend failed", details);
   }
 
   /** After an error that is no refusal it may be charged: the client gets it. */

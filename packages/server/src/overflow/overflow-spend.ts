@@ -78,7 +78,7 @@ export class OverflowSpend implements Startable {
       options.meter,
       "outcome",
       "espalier_overflow_spend_received_total",
-      "Notes of other routers on what they spent at overflow backends, by whether they could be read.",
+      "Spend reports of other routers for overflow backends, by outcome.",
     );
   }
 

@@ -37,11 +37,11 @@ export const overflowStatus = closed({
   inFlight: Type.Integer({ description: "Requests of this router." }),
   spent: closed(
     { hour: Type.Number(), day: Type.Number() },
-    { description: "By all routers, in the present hour and day of UTC." },
+    { description: "Mesh-wide spend in the current hour and day (UTC)." },
   ),
   /** Null where there is no bound. */
   budget: closed({ hour: nullable(Type.Number()), day: nullable(Type.Number()) }),
-  isPaused: Type.Boolean({ description: "It failed a moment ago, and gets no requests for a while." }),
+  isPaused: Type.Boolean({ description: "Whether the backend is in cooldown after a failure." }),
 });
 
 type OverflowStatus = Described<typeof overflowStatus>;
@@ -167,12 +167,12 @@ export interface OverflowMeters {
 function createOverflowMeters(meter: Meter): OverflowMeters {
   const requests = meter.counter(
     "espalier_overflow_requests_total",
-    "Requests sent to overflow backends, by backend, by why the engines did not get them, and by how they ended.",
+    "Requests sent to overflow backends, by backend, reason and outcome.",
     ["backend", "reason", "outcome"],
   );
   const tokens = meter.counter(
     "espalier_overflow_tokens_total",
-    "Tokens that overflow backends reported, or that were estimated where they did not: prompt, completion.",
+    "Tokens of overflow backends, reported or estimated: prompt, completion.",
     ["backend", "kind"],
   );
   return {
@@ -182,13 +182,13 @@ function createOverflowMeters(meter: Meter): OverflowMeters {
       meter,
       "backend",
       "espalier_overflow_spent_total",
-      "What requests to overflow backends cost by the configured price, in its currency.",
+      "Cost of requests to overflow backends, in the currency of the configured price.",
     ),
     withheld: counterBy(
       meter,
       "cause",
       "espalier_overflow_withheld_total",
-      "Requests that no overflow backend took because of its budget, or because it had just failed.",
+      "Requests not sent to an overflow backend, by reason: budget or cooldown.",
     ),
   };
 }
@@ -222,7 +222,7 @@ export function planOverflow(
   if (!overflow.serves(model) || !overflowEndpoints.has(view.endpoint.id)) return undefined;
   const asked = headers["x-espalier-overflow"];
   if (asked !== undefined && asked !== "allow" && asked !== "never") {
-    throw new EspalierError("invalid_header", "The header x-espalier-overflow must be allow or never.", {
+    throw new EspalierError("invalid_header", "Invalid header x-espalier-overflow: expected allow or never.", {
       param: "x-espalier-overflow",
     });
   }

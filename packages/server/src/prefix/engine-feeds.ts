@@ -39,7 +39,7 @@ export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "r
 /** How far a feed is trusted; see `FeedQuality`. */
 export const feedQuality = Type.Enum(["complete", "partial", "void", "none"], {
   title: "FeedQuality",
-  description: "How far what is known of an engine's cache is believed: only `complete` and `partial` are.",
+  description: "Quality of the cache state; only `complete` and `partial` are used.",
 });
 
 export const feedReport = Type.Object(
@@ -47,12 +47,12 @@ export const feedReport = Type.Object(
     target: Type.String(),
     state: Type.String(),
     reason: Type.String(),
-    role: nullable(Type.String(), { description: "Of this router: owner or backup." }),
-    owner: nullable(Type.String(), { description: "The router that reads it." }),
+    role: nullable(Type.String(), { description: "Role of this router: owner or backup." }),
+    owner: nullable(Type.String(), { description: "Router that reads the feed." }),
     blocks: record(Type.Integer(), { description: "By tier." }),
     floatingBlocks: Type.Integer(),
     rank: Type.Optional(
-      Type.Integer({ description: "Which of its engine's ranks, by the engine's numbers; absent where it has one." }),
+      Type.Integer({ description: "Rank by the engine's numbering; absent for an engine with one rank." }),
     ),
     endpoint: Type.Optional(nullable(Type.String())),
     messages: Type.Optional(Type.Integer()),
@@ -60,9 +60,9 @@ export const feedReport = Type.Object(
     restarts: Type.Optional(Type.Integer()),
     lastSequence: Type.Optional(nullable(Type.Integer())),
     lagMs: Type.Optional(nullable(Type.Number())),
-    unusable: Type.Optional(nullable(Type.String(), { description: "Why its events cannot be used." })),
+    unusable: Type.Optional(nullable(Type.String(), { description: "Reason why the events are unusable." })),
   },
-  { title: "Feed", description: "What is known of a feed; where another router reads it, only what that one tells." },
+  { title: "Feed", description: "State of a feed; for a feed of another router, as that router reports it." },
 );
 
 export type FeedReport = Described<typeof feedReport>;
@@ -206,7 +206,7 @@ export class EngineFeeds implements Startable {
       );
       if (sources.length > 0 && entry.feeds.length < engine.targets.length) {
         const [ranks, published] = [engine.targets.map(rankNumber), sources.map(({ rank }) => rank)];
-        this.#options.logger.warn("an engine publishes KV events of other ranks than its entry has", {
+        this.#options.logger.warn("KV event ranks of an engine differ from its configuration", {
           ...{ engine: engine.id, ranks, published },
         });
       }
@@ -236,8 +236,8 @@ export class EngineFeeds implements Startable {
 
   /** A target beyond the bound of the index. */
   #leaveOut(key: string): HostedFeed {
-    const unusable = `the caches of at most ${maxKnownTargets} targets are followed`;
-    if (!this.#leftOut) this.#options.logger.warn("a feed of KV events is left out", { feed: key, unusable });
+    const unusable = `limit of ${maxKnownTargets} tracked targets reached`;
+    if (!this.#leftOut) this.#options.logger.warn("KV event feed ignored", { feed: key, unusable });
     this.#leftOut = true;
     const status = { state: "off", reason: "left-out", role: null, owner: null, floatingBlocks: 0, unusable } as const;
     const blocks = Object.fromEntries(tierNames.map((name) => [name, 0])) as FeedStatus["blocks"];

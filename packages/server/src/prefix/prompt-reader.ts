@@ -124,7 +124,7 @@ export class PromptReader implements Startable {
 
   /** What readiness waits for, as sentences; empty once the tokenizer threads are loaded. */
   get waitingFor(): readonly string[] {
-    return this.#isWarm ? [] : ["the tokenizers are being loaded"];
+    return this.#isWarm ? [] : ["loading the tokenizers"];
   }
 
   /** Returns no promise when nearly all of it is cached, else resolves within the budget. Never fails. */
@@ -223,7 +223,7 @@ export class PromptReader implements Startable {
     this.#isWarm = true;
     if (this.#isStopped) return;
     for (const reason of reasons.filter((each) => each !== undefined)) {
-      logger.warn("tokenizer threads are not loaded yet: the first prompts may be read too late", { reason });
+      logger.warn("tokenizer threads not loaded yet: the first prompts may miss their token deadline", { reason });
     }
   }
 

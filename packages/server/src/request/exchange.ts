@@ -241,7 +241,7 @@ export class Exchange implements AttemptOwner {
   /** The code has a defect. No exception may reach undici. */
   crash(thrown: unknown): void {
     if (this.#done) return;
-    this.#parts.logger.error("a request failed through a defect", { requestId: this.#request.requestId, thrown });
+    this.#parts.logger.error("request failed: defect of the router", { requestId: this.#request.requestId, thrown });
     this.#attempt?.cancel();
     this.#close(asEspalierError(thrown));
   }

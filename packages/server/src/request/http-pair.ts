@@ -138,14 +138,14 @@ export class HttpPair {
 function legEngine(target: Target): LegEngine {
   const { engine } = target;
   const transfer = engine.kvTransfer;
-  if (!transfer) throw new TypeError(`engine ${engine.id} hands over no KV blocks`);
+  if (!transfer) throw new TypeError(`engine ${engine.id} does not transfer KV blocks`);
   return { url: engine.url, transfer, rank: rankNumber(target), rankCount: engine.targets.length };
 }
 
 /** What a request's engine has to be told to pull blocks from another one. */
 export function pullEdits({ source }: ChosenPull<Target>, random: Random): LegEdits {
   const { url, kvPull: pull } = source.engine;
-  if (!pull) throw new TypeError(`engine ${source.engine.id} lends no KV blocks`);
+  if (!pull) throw new TypeError(`engine ${source.engine.id} does not serve KV blocks`);
   return pullProtocols[pull.protocol].edits({ url, pull, rank: rankNumber(source) }, random);
 }
 

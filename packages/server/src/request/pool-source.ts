@@ -292,7 +292,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
 
   /** @param status what another engine answered to the same request */
   #settleSuspect(status: number): void {
-    if (status < 400) this.#suspect?.failure("client errors that another engine does not give");
+    if (status < 400) this.#suspect?.failure("client errors that differ between engines");
     else if (isClientError(status)) this.#suspect?.success();
     else this.#suspect?.release();
   }
@@ -484,7 +484,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     const possible = this.targets().filter(({ engine }) => onlyEngine === undefined || engine.id === onlyEngine);
     if (error.code === "no_engine_available" && areAsleep(possible)) return new EspalierError("engines_asleep");
     if (onlyEngine === undefined) return error;
-    return new EspalierError("response_not_found", "The engine that holds this response is not available.");
+    return new EspalierError("response_not_found", "The engine that stores this response is not available.");
   }
 }
 

@@ -127,7 +127,7 @@ function ownSettings(rule: PoolRule) {
 function ruleMatcher(rules: readonly PoolRule[]): (model: string) => PoolRule {
   const compiled = rules.map((rule) => ({ rule, patterns: rule.models.map(globPattern) }));
   const fallback = rules.at(-1);
-  if (!fallback) throw new RangeError("at least one pool rule is needed");
+  if (!fallback) throw new RangeError("at least one pool rule is required");
   return (model) => compiled.find(({ patterns }) => patterns.some((pattern) => pattern.test(model)))?.rule ?? fallback;
 }
 

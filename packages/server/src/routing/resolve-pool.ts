@@ -44,7 +44,7 @@ export function resolvePool(context: RouterContext, named: NamedModel, api: Adap
   const serves = parent === undefined ? undefined : (engine: EngineRecord) => servesAdapter(engine, model, api);
   const targets = serves ? all.filter(({ engine }) => serves(engine)) : all;
   if (targets.length === 0 && all.length > 0) {
-    const why = `The engines of the adapter ${JSON.stringify(model)} do not apply it to this request on ${api.path}.`;
+    const why = `The engines of the adapter ${JSON.stringify(model)} do not support it on ${api.path}.`;
     throw new EspalierError("adapter_not_served", why, { param: "model" });
   }
   return { model, parent, pool: pools.settingsFor(model), targets, serves };
@@ -90,7 +90,7 @@ function onlyModel(fleet: ServedModels["fleet"]): string {
   if (fleet.models().length === 0) {
     throw new EspalierError("no_engine_available", "No engine has listed its models yet.");
   }
-  throw new EspalierError("missing_field", "The engines serve several models; name one in `model`.", {
+  throw new EspalierError("missing_field", "The engines serve several models; set `model`.", {
     param: "model",
   });
 }

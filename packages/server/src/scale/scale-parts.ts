@@ -66,7 +66,7 @@ function createDemand(
 
 /** @throws EspalierError `invalid_value` for metadata that name no model, or a role that engines have not */
 function wantedBy(demand: FleetDemand, { model, role = "both" }: Readonly<Record<string, string>>): number {
-  if (!model) throw new EspalierError("invalid_value", "The trigger's metadata must name the `model`.");
+  if (!model) throw new EspalierError("invalid_value", "Missing `model` in the trigger's metadata.");
   if (!isRole(role))
     throw new EspalierError("invalid_value", `The trigger's role must be one of ${engineRoles.join(", ")}.`);
   return demand.of(model)?.wanted[role] ?? 0;

@@ -55,8 +55,7 @@ export function createLogger(options: LoggerOptions = {}): LevelledLogger {
       ? new DescriptorSink({
           ...{ descriptor: destination, maxBufferedBytes: options.maxBufferedBytes, scheduler },
           dropped: (lines) => drops.add(lines),
-          recovered: (lines) =>
-            logger.warn("log lines were dropped: they could not be written, or not soon enough", { lines }),
+          recovered: (lines) => logger.warn("log lines dropped: output failed or was too slow", { lines }),
         })
       : { write: (line: string) => destination.write(line) };
   const writer = pino(

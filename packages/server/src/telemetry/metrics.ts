@@ -91,11 +91,11 @@ export function createMetrics(options: MetricsOptions = {}): Metrics {
     register({ name, help, type: "counter", labels: ["metric"] }, createCounterCell, { maxSeries: Infinity });
   const overflows = ofEveryMetric(
     "espalier_metrics_overflow_total",
-    "Lookups of label sets that found their metric full and share its series labelled other.",
+    "Label sets beyond a metric's series limit, counted in its series labelled other.",
   );
   const refusals = ofEveryMetric(
     "espalier_metrics_refused_total",
-    "Values left out because they are not finite, or negative for a counter.",
+    "Metric values rejected as not finite, or negative for a counter.",
   );
 
   return {

@@ -119,7 +119,7 @@ export class SpanQueue implements SpanProcessor {
     };
     try {
       this.#options.exporter.export(batch, ({ code, error }) =>
-        settle(code === exported ? undefined : (error ?? new Error("the collector did not take them"))),
+        settle(code === exported ? undefined : (error ?? new Error("rejected by the collector"))),
       );
     } catch (thrown) {
       settle(thrown instanceof Error ? thrown : new Error(String(thrown)));
@@ -130,8 +130,8 @@ export class SpanQueue implements SpanProcessor {
     const { meters, logger } = this.#options;
     this.#sending = 0;
     (error ? meters.failed : meters.sent).add(count);
-    if (error && !this.#isFailing) logger.warn("spans are lost: the trace collector does not take them", { error });
-    if (!error && this.#isFailing) logger.info("the trace collector takes spans again", {});
+    if (error && !this.#isFailing) logger.warn("trace collector unavailable: spans lost", { error });
+    if (!error && this.#isFailing) logger.info("trace collector recovered", {});
     this.#isFailing = error !== undefined;
     if (this.#isOver) return;
     if (this.#spans.length === 0) this.#emptied?.();

@@ -119,7 +119,7 @@ describe("in the file", () => {
 
   test("both names together are a mistake, whatever the values; an empty one is absent", () => {
     expect(problemsOf("policy: { name: dynamo, router-temperature: 1, temperature: 1 }")).toEqual([
-      "policy.router-temperature: is another name of temperature, which is given too; leave one out (e.yaml:1:25)",
+      "policy.router-temperature: is an alias of temperature, which is set too; remove one (e.yaml:1:25)",
     ]);
     expect(load("policy: { name: dynamo, router-temperature: ~, temperature: 1 }").policy.options).toEqual({
       temperature: 1,
@@ -158,7 +158,7 @@ describe("as flags", () => {
   test("our flag and theirs together are a mistake", () => {
     const both = { "--policy": "dynamo", "--router-temperature": "1", "--policy-temperature": "1" };
     expect(problemsIn(() => loadConfig({ flags: both }))).toEqual([
-      "--router-temperature is another name of --policy-temperature, which is given too; leave one out",
+      "--router-temperature is an alias of --policy-temperature, which is set too; remove one",
     ]);
   });
 

@@ -331,7 +331,7 @@ test("every key of the file has its place in the compiled form", () => {
     },
     drain: { delayMs: 0, graceMs: 90_000 },
     log: { level: "debug", format: "pretty" },
-    warnings: ["Certificates of engines are not checked: engine-tls.verify is false."],
+    warnings: ["Engine certificates are not verified: engine-tls.verify is false."],
   });
 });
 

@@ -73,7 +73,7 @@ test.each([
 test("pools are refused where no events are read at all", () => {
   const pools = `kv-pools: [{ name: a, endpoint: "${endpoint}" }]`;
   expect(problemsOf(`kv-events: { mode: "off" }\n${pools}`).map((line) => line.replace(/ \(.*/, ""))).toEqual([
-    "kv-pools: are unused, because kv-events.mode is off",
+    "kv-pools: are unused because kv-events.mode is off",
   ]);
   expect(problemsOf(`kv-events: { mode: auto }\n${pools}`)).toEqual([]);
   expect(problemsOf('kv-events: { mode: "off" }\nkv-pools: []')).toEqual([]);

@@ -74,8 +74,8 @@ test.each([
   ],
   ["models: { splits: { a: [{ model: b }] } }", "models.splits.a[0].weight: is required (e.yaml:1:25)"],
   ["pools: [{}]", "pools[0].models: is required (e.yaml:1:9)"],
-  ["tokenizers: [{}]", "tokenizers[0].path: is required, because mode is local (e.yaml:1:14)"],
-  ["tokenizers: [{ path: /a, mode: bytes }]", "tokenizers[0].path: is unused, because mode is bytes (e.yaml:1:16)"],
+  ["tokenizers: [{}]", "tokenizers[0].path: is required because mode is local (e.yaml:1:14)"],
+  ["tokenizers: [{ path: /a, mode: bytes }]", "tokenizers[0].path: is unused because mode is bytes (e.yaml:1:16)"],
   [
     'engines: [{ url: "http://a", kv-events: "tcp://*:1" }]',
     'engines[0].kv-events.endpoint: "tcp://*:1" is not tcp://HOST:PORT (e.yaml:1:30)',
@@ -171,7 +171,7 @@ log: { level: "\${LEVEL}" }
     'engines[1].url: "nonsense" is not an http:// or https:// URL without credentials, query or fragment (e.yaml:7:5)',
     'health.interval: "never" is not a duration from 100ms to 10m (--health-interval)',
     'drain.grace: "soon" is not a duration from 0ms to 24h (ESPALIER_DRAIN_GRACE)',
-    "admin.key: is required, because 0.0.0.0 is not a loopback address (e.yaml:4:1)",
+    "admin.key: is required because 0.0.0.0 is not a loopback address (e.yaml:4:1)",
   ]);
 });
 
@@ -229,7 +229,7 @@ test("a file that is no section is refused as a whole", () => {
 test("a problem of one section does not hide the cross-checks of others", () => {
   expect(problemsOf("log: { level: x }\nmodels: { aliases: { a: a } }")).toEqual([
     'log.level: "x" is not one of debug, info, warn, error (e.yaml:1:8)',
-    "models.aliases.a: leads back to itself (e.yaml:2:22)",
+    "models.aliases.a: is a cycle (e.yaml:2:22)",
   ]);
 });
 

@@ -33,7 +33,7 @@ test.each(["seeds: [_mesh._tcp.a]", "seeds-file: /s", "seed-services: [a]", "see
   (mesh) => {
     expect(load(`mesh: { ${mesh} }`).mesh.backend).toBe("peers");
     expect(problemsOf(`mesh: { ${mesh}, redis-url: "redis://a" }`)).toEqual([
-      expect.stringMatching(/^mesh\.backend: must say peers or redis/),
+      expect.stringMatching(/^mesh\.backend: must be peers or redis/),
     ]);
     expect(load(`mesh: { ${mesh}, backend: redis, redis-url: "redis://a" }`).mesh.backend).toBe("redis");
   },
@@ -97,7 +97,7 @@ test.each([
 test("a URL of this machine for browsers needs no admin key, another one does", () => {
   expect(load("admin: { advertise: 'http://localhost:9091' }").admin.advertise).toBe("http://localhost:9091");
   expect(problemsOf("admin: { advertise: 'https://admin.example' }")).toEqual([
-    expect.stringMatching(/^admin\.key: is required, because admin\.example is not a loopback address/),
+    expect.stringMatching(/^admin\.key: is required because admin\.example is not a loopback address/),
   ]);
 });
 

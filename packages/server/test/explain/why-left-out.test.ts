@@ -44,7 +44,7 @@ test.each<[EngineChanges, string]>([
   [{ draining: true }, "drained by an operator"],
   [{ breaker: { allows: false, state: "open", reason: "5 failures" } }, "its circuit breaker is open: 5 failures"],
   [{ role: "prefill" }, "its role is prefill: it serves no request alone"],
-  [{}, "it is not among the candidates of this request"],
+  [{}, "not a candidate of this request"],
 ])("%j", (changes, reason) => {
   expect(reasons(changes)).toEqual([reason]);
 });
@@ -53,10 +53,10 @@ test("every reason there is", () => {
   expect(reasons({ state: "starting", draining: true, role: "prefill" }, "b")).toEqual([
     "starting: probe timed out",
     "drained by an operator",
-    "the response that this one follows is at b",
+    "previous_response_id is stored at b",
     "its role is prefill: it serves no request alone",
   ]);
-  expect(reasons({}, undefined, "prefill")).toEqual(["it computes prompts for others, by the balance of roles"]);
-  expect(reasons({}, undefined, "decode")).toEqual(["it is not among the candidates of this request"]);
-  expect(reasons({}, "a")).toEqual(["it is not among the candidates of this request"]);
+  expect(reasons({}, undefined, "prefill")).toEqual(["assigned to prefill by role balancing"]);
+  expect(reasons({}, undefined, "decode")).toEqual(["not a candidate of this request"]);
+  expect(reasons({}, "a")).toEqual(["not a candidate of this request"]);
 });

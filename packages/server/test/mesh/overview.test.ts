@@ -45,7 +45,7 @@ async function startOverview({ isShared = true, isFollowed = true } = {}) {
     queues: () => [{ name: "batch", queued, waited: 0, waitedMs: 0, shed: 0 }],
     totals: () => totals,
     inFlight: () => 0,
-    status: () => ({ ready: false, reasons: ["no engine is known"], draining: false, reload: null }),
+    status: () => ({ ready: false, reasons: ["no engines known"], draining: false, reload: null }),
     release: () => ({ version: "9.9.9", settings: "0" }),
     adminOf: (router) => `http://${router}.example:9090`,
   });
@@ -213,7 +213,7 @@ test("loads: this router's own and those of others", async () => {
 test("whether it is ready, and why not", async () => {
   const { refresh, texts } = await startOverview();
   await refresh();
-  expect(texts()).toContain("no engine is known");
+  expect(texts()).toContain("no engines known");
 });
 
 test("128 engines are listed, one more is not", async () => {

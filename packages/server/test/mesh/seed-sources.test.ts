@@ -72,7 +72,7 @@ test("a file is followed; one that is broken keeps its last seeds, is logged and
   await waitFor(() => isUp(source) === 0, { what: "failure" });
   expect([found.seeds(), failures(source)]).toEqual([["c:3"], 1]);
   const [line, ...others] = logger.lines.filter(({ level }) => level === "error");
-  expect([line?.message, others]).toEqual(["source of other routers failed; the last good list stays", []]);
+  expect([line?.message, others]).toEqual(["source of other routers failed; last good list stays in use", []]);
   expect(String(line?.fields.error)).toContain("99999 is not a port");
   const before = changes();
   await file.replace("[]");

@@ -369,7 +369,7 @@ describe("prompts that an engine tokenizes", () => {
 });
 
 describe("threads are made ready before the first request", () => {
-  const unreported = ["the tokenizers are being loaded"];
+  const unreported = ["loading the tokenizers"];
   const warnings = ({ lines }: Rig) => lines.filter(({ level }) => level === "warn").map(({ fields }) => fields.reason);
 
   test("each model that they serve once, whatever the patterns", async () => {

@@ -126,17 +126,17 @@ const stateValues: Readonly<Record<FeedState, number>> = { off: 0, stale: 1, rep
 
 /** Counters labelled only with the feed. */
 const counters = {
-  messages: "Messages of KV events that were handed on, live and replayed.",
-  events: "KV events in them.",
-  blocks_stored: "Blocks that engines announced as stored.",
-  blocks_removed: "Blocks that engines announced as removed.",
-  undecoded_events: "KV events left out because their tag is unknown or a field is wrong.",
-  gaps: "Holes in the sequence numbers that could not be filled.",
-  missed_messages: "Messages in those holes, as far as the engine can have sent them.",
-  duplicates: "Messages that came again.",
-  restarts: "Restarts of engines.",
-  resyncs: "Times that too many messages waited and were dropped to ask again.",
-  open_failures: "Attempts to open the event socket that failed; the feed is off until the next one.",
+  messages: "KV event messages processed, live and replayed.",
+  events: "KV events in processed messages.",
+  blocks_stored: "Blocks reported by engines as stored.",
+  blocks_removed: "Blocks reported by engines as removed.",
+  undecoded_events: "KV events skipped for an unknown tag or an invalid field.",
+  gaps: "Sequence number gaps that were not filled.",
+  missed_messages: "Messages lost in sequence number gaps.",
+  duplicates: "Duplicate messages.",
+  restarts: "Engine restarts.",
+  resyncs: "Message queue overflows, followed by a replay.",
+  open_failures: "Failed attempts to open the event socket; the feed is off until the next one.",
 } as const;
 
 type FeedCounter = keyof typeof counters;
@@ -147,12 +147,11 @@ export function registerFeedMetrics(meter: Meter) {
   const labels = ["feed"];
   return {
     named: feedCounters.map((name) => meter.counter(`espalier_kv_feed_${name}_total`, counters[name], labels)),
-    refused: meter.counter(
-      "espalier_kv_feed_refused_messages_total",
-      "Messages that were left out as a whole, by reason.",
-      ["feed", "reason"],
-    ),
-    replays: meter.counter("espalier_kv_feed_replays_total", "Requests for an engine's history, by how they ended.", [
+    refused: meter.counter("espalier_kv_feed_refused_messages_total", "Messages skipped entirely, by reason.", [
+      "feed",
+      "reason",
+    ]),
+    replays: meter.counter("espalier_kv_feed_replays_total", "Replay requests to engines, by outcome.", [
       "feed",
       "outcome",
     ]),
@@ -163,7 +162,7 @@ export function registerFeedMetrics(meter: Meter) {
     ),
     lag: meter.gauge(
       "espalier_kv_feed_lag_seconds",
-      "Delay of the latest live message beyond the fastest of the last minutes, whatever the clocks' offset.",
+      "Delay of the latest live message over the fastest of the last minutes, independent of clock offset, in seconds.",
       labels,
     ),
   };

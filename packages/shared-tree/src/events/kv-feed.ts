@@ -230,8 +230,7 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
   onFailed(error: unknown): void {
     const { endpoints, scheduler, random = systemRandom } = this.#options;
     if (this.#offReason || !endpoints) return;
-    if (this.#failures === 0)
-      this.#logger.warn("the endpoint of a feed of KV events cannot be used", { error, ...endpoints });
+    if (this.#failures === 0) this.#logger.warn("endpoint of a KV event feed unusable", { error, ...endpoints });
     this.failure = error instanceof Error ? error.message : String(error);
     this.#record.count("open_failures");
     this.#turnOff("endpoint-unusable");
@@ -247,7 +246,7 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
     } catch (error) {
       // A defect of ours. Feeds take turns, so the caller may be another feed's socket, which would be blamed.
       this.#record.refuse("failed");
-      this.#logger.error("a message of KV events could not be taken", { error });
+      this.#logger.error("KV event message not processed", { error });
       return true;
     }
   }
@@ -302,7 +301,7 @@ class Feed implements KvFeed, SubscriberObserver, SliceWorker, FollowerHost, Rep
     this.#record.replayEnded(outcome);
     if (outcome === "failed") {
       this.#allowance.failed();
-      this.#logger.warn("the history of KV events could not be fetched", { cause: this.#replayCause, error });
+      this.#logger.warn("KV event replay failed", { cause: this.#replayCause, error });
     }
     this.#isHistoryEmpty = outcome === "empty" && this.#follower.last < 0;
     this.#follower.replayEnded(outcome);

@@ -60,7 +60,7 @@ function fanOut(bind: SharedBind, logger: Logger): SubscriberObserver {
       const route = routes.get(topic) ?? routeByAddress(routes, topic);
       if (route) route.onMessage(frames);
       else if (bind.unknownTopics++ === 0) {
-        logger.warn("KV events came in under a topic of no known engine", { topic: topic.slice(0, 256) });
+        logger.warn("KV events with a topic of no known engine", { topic: topic.slice(0, 256) });
       }
     },
     onBacklog(hasBacklog) {

@@ -233,7 +233,7 @@ export class StreamFollower {
 
   #endEpoch(reason: NewEpochReason): void {
     const { record, sink, applier, logger } = this.#options;
-    logger.info("the engine behind a feed of KV events is another process", { reason, last: this.last });
+    logger.info("engine behind a KV event feed restarted", { reason, last: this.last });
     this.#dropReordered();
     this.#tracker.reset();
     applier.reset();
@@ -279,7 +279,7 @@ export class MessageApplier {
       return this.#handOn(message, checksum);
     } catch (error) {
       this.#record.refuse("failed");
-      this.#logger.error("a message of KV events could not be taken", { sequence: message.sequence, error });
+      this.#logger.error("KV event message not processed", { sequence: message.sequence, error });
       return false;
     }
   }

@@ -58,25 +58,21 @@ export function createFoldMeters(meter: Meter) {
       meter,
       "reason",
       "espalier_fold_ignored_entries_total",
-      "Journal entries that were not applied, by reason.",
+      "Rejected journal entries, by reason.",
     ),
     hint: counterBy<HintKind>(
       meter,
       "kind",
       "espalier_fold_divergence_hints_total",
-      "Signs that a target's facts differ from what a journal's writer saw, by kind.",
+      "Divergences between a target's facts and its journal, by kind.",
     ),
     reload: counterBy<ReloadReason>(
       meter,
       "reason",
       "espalier_fold_reloads_total",
-      "Times that a target's facts had to be fetched from another router, by reason.",
+      "Targets whose facts were fetched from another router, by reason.",
     ),
-    refold: counterOf(
-      meter,
-      "espalier_fold_refolds_total",
-      "Times that a target's facts were rebuilt because a gap was filled late.",
-    ),
+    refold: counterOf(meter, "espalier_fold_refolds_total", "Targets whose facts were rebuilt after a late gap fill."),
     /** A gap was closed for lack of capacity, before it was filled or checkpointed. */
     gapGivenUp: counterOf(
       meter,

@@ -278,7 +278,7 @@ export class FeedReader {
   }
 
   #yield(): void {
-    this.#options.logger.info("another router has taken a feed over", { target: this.#options.key });
+    this.#options.logger.info("feed taken over by another router", { target: this.#options.key });
     this.#writer.meters.yielded();
     this.#claim.withdraw();
     this.#hasYielded = true;
@@ -340,7 +340,7 @@ export class FeedReader {
     if (!this.#run.beginNamed(epoch, this.#state())) return false;
     this.#writer.meters.epochNamed();
     this.#writer.feeds.retireOthers(epoch);
-    logger.info("a new epoch of an engine", { target: key, epoch: epochId(epoch), after: epoch.predecessor });
+    logger.info("new epoch of an engine", { target: key, epoch: epochId(epoch), after: epoch.predecessor });
     return true;
   }
 
@@ -369,7 +369,7 @@ export class FeedReader {
     this.#writer.meters.takenOver(plan.how);
     if (this.#claim.isPosted) return;
     this.#claim.post();
-    this.#options.logger.info("reads a feed for all", { target: this.#options.key, how: plan.how });
+    this.#options.logger.info("reading a feed for the mesh", { target: this.#options.key, how: plan.how });
   }
 
   /** Makes the state what the ledger holds, unless the ledger is at an earlier message. */

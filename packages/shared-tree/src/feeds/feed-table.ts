@@ -84,7 +84,7 @@ export class FeedTable {
     this.#refusedClaim = counterOf(
       options.meter,
       "espalier_feed_claims_refused_total",
-      "Claims of feeds ignored because their stamp is implausibly late.",
+      "Feed claims rejected for an implausibly late timestamp.",
     );
   }
 

@@ -299,22 +299,10 @@ export function createFeedReaderMeters(meter: Meter) {
       meter,
       "how",
       "espalier_feed_takeovers_total",
-      "Times that this router began to journal a feed: by records where the journals end, or by a whole state.",
+      "Feeds that this router began to journal: from the journals' end, or with a whole state.",
     ),
-    yielded: counterOf(
-      meter,
-      "espalier_feed_yields_total",
-      "Times that another router took a feed over from this one.",
-    ),
-    checkpoint: counterOf(
-      meter,
-      "espalier_feed_checkpoints_total",
-      "Checkpoints of targets that this router wrote to its journal.",
-    ),
-    epochNamed: counterOf(
-      meter,
-      "espalier_feed_epochs_total",
-      "New epochs of engines that this router announced to the others.",
-    ),
+    yielded: counterOf(meter, "espalier_feed_yields_total", "Feeds of this router taken over by another router."),
+    checkpoint: counterOf(meter, "espalier_feed_checkpoints_total", "Target checkpoints written to the journal."),
+    epochNamed: counterOf(meter, "espalier_feed_epochs_total", "Engine epochs announced by this router."),
   };
 }

@@ -69,10 +69,7 @@ export class Ownership {
 
   constructor(deps: OwnershipDeps) {
     this.#deps = deps;
-    const moves = deps.meter.counter(
-      "espalier_mesh_feed_moves_total",
-      "Feeds that another router took over as reader.",
-    );
+    const moves = deps.meter.counter("espalier_mesh_feed_moves_total", "Feeds taken over by another router.");
     const unowned = deps.meter.gauge("espalier_mesh_feeds_unowned", "Feeds without an owner for over 2 s.");
     this.#moves = moves.series();
     this.#unowned = unowned.series();
@@ -250,7 +247,7 @@ export class Ownership {
     }
     this.#unowned.set(unowned);
     if (unowned > 0 && this.#unownedCount === 0) {
-      this.#deps.logger.warn("feeds have no reader", { count: unowned });
+      this.#deps.logger.warn("feeds without a reader", { count: unowned });
     }
     this.#unownedCount = unowned;
   }

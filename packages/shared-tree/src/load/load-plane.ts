@@ -208,24 +208,24 @@ function createLoadMeters(meter: Meter) {
       meter,
       buckets,
       "espalier_load_lag_seconds",
-      "Time from the creation of a load frame to its arrival, by the wall clocks of both routers.",
+      "Time from the creation of a load frame to its arrival, by both routers' wall clocks, in seconds.",
     ),
     age: secondsOf(
       meter,
       buckets,
       "espalier_load_gauge_age_seconds",
-      "Time since a live router's gauges were last heard, sampled four times a second.",
+      "Age of live routers' load gauges, sampled four times a second, in seconds.",
     ),
     phantom: gaugeOf(
       meter,
       "espalier_load_phantom_requests",
-      "Requests in flight by the last gauges of silent routers, which are not in the sums.",
+      "Requests in flight in the last gauges of silent routers, excluded from the sums.",
     ),
-    expired: counterOf(meter, "espalier_load_leases_expired_total", "Leases of other routers' gauges that expired."),
+    expired: counterOf(meter, "espalier_load_leases_expired_total", "Expired leases of other routers' gauges."),
     refusedTarget: counterOf(
       meter,
       "espalier_load_refused_targets_total",
-      "Own load gauges not sent because too many targets have load.",
+      "Load gauges not sent at the limit of targets.",
     ),
   };
 }

@@ -240,9 +240,9 @@ function createNoteMeters(meter: Meter) {
       meter,
       "kind",
       "espalier_note_posts_refused_total",
-      "Shared estimates of this router that no other router gets, because it shares as many of their kind as it may.",
+      "Shared estimates of this router dropped at the limit of their kind.",
     ),
-    held: gaugeOf(meter, "espalier_notes", "Notes of other routers that this one remembers."),
+    held: gaugeOf(meter, "espalier_notes", "Shared estimates of other routers in memory."),
   };
 }
 

@@ -135,7 +135,7 @@ function readRun(reader: ByteReader, nextRun: number, room: Uint32Array): ChainR
   const count = reader.varint();
   if (shared + count > maxRunBlocks) throw new RangeError(`a chain of ${shared + count} blocks is too long`);
   if (shared + count === 0) throw new RangeError("a chain has no blocks");
-  if (count * 8 > reader.remaining) throw new RangeError("the bytes end too early");
+  if (count * 8 > reader.remaining) throw new RangeError("unexpected end of bytes");
   const words = room.subarray(0, count * 2);
   reader.words(count * 2, words, 0);
   return {

@@ -171,7 +171,7 @@ export function createPlacementMeters(meter: Meter) {
   const records = counterOf(
     meter,
     "espalier_placements_written_total",
-    "Placements and bindings that this router has written to its journal.",
+    "Placements and bindings written to the journal.",
   );
   const bytes = counterOf(
     meter,
@@ -188,7 +188,7 @@ export function createPlacementMeters(meter: Meter) {
     invalidItem: counterOf(
       meter,
       "espalier_placements_invalid_items_total",
-      "Items of other routers' placement logs that could not be read.",
+      "Malformed items in other routers' placement logs.",
     ),
     written(sizeBytes: number, count: number): void {
       records(count);
@@ -197,7 +197,7 @@ export function createPlacementMeters(meter: Meter) {
     runBytes: gaugeOf(
       meter,
       "espalier_placements_run_bytes",
-      "Bytes of block chains kept because later placements of other routers may refer to them.",
+      "Bytes of block chains kept for references in later placements.",
     ),
   };
 }

@@ -80,7 +80,7 @@ export class Registry {
       options.meter,
       "kind",
       "espalier_registry_dropped_total",
-      "Engines of operators, and drain flags, that routers do not share, because as many later ones are shared.",
+      "Operator engines and drain flags dropped from the registry at its limit.",
     );
     this.#view = new RegistryView((kind) => {
       dropped(kind);
@@ -123,7 +123,7 @@ export class Registry {
 
   /** @throws RangeError for a value over 2,048 bytes of JSON, names over 255 characters, and beyond 16,384 engines */
   putEngine(engine: string, source: string, value: RegistryValue): void {
-    if (jsonBytes(value) > maxRegistryValueBytes) throw new RangeError(`too much is said of the engine ${engine}`);
+    if (jsonBytes(value) > maxRegistryValueBytes) throw new RangeError(`registry entry too large for engine ${engine}`);
     this.#write("engine", engine, source, value);
   }
 
@@ -191,7 +191,9 @@ export class Registry {
     if (known ? canonicalJson(known.value) === canonicalJson(value) : value === null) return;
     // A later drain flag takes the place of the earliest: an engine that an operator drains now is always told.
     if (!known && kind === "engine" && this.#view.isFull(kind)) {
-      throw new RangeError(`the registry has room for ${maxRegistryEntries} engines, removed ones of a day included`);
+      throw new RangeError(
+        `registry limit reached: ${maxRegistryEntries} engines, including those removed in the last day`,
+      );
     }
     const { self, hlc } = this.#options;
     // Later than what it replaces, even if that was written by a router whose clock is ahead.

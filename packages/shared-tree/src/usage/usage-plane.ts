@@ -124,17 +124,17 @@ function createUsageMeters(meter: Meter) {
     known: gaugeOf(
       meter,
       "espalier_usage_known_tenants",
-      "Tenants, by class and pool, recently served by other routers, by their reports.",
+      "Tenants recently served by other routers, by class and pool.",
     ),
     ageSeconds: gaugeOf(
       meter,
       "espalier_usage_age_seconds",
-      "Time since the last usage frame of the router that has been silent longest; 0 if there is none.",
+      "Age of the oldest router's last usage frame, in seconds; 0 without one.",
     ),
     unadvertised: gaugeOf(
       meter,
       "espalier_usage_untold_tenants",
-      "Tenants, by class and pool, that this router has served too little to report.",
+      "Tenants below the reporting threshold, by class and pool.",
     ),
   };
 }

@@ -71,7 +71,7 @@ export class RigRouter {
 
   /** How often it has taken the feed over. */
   get claimed(): number {
-    return this.#logger.lines.filter(({ message }) => message === "reads a feed for all").length;
+    return this.#logger.lines.filter(({ message }) => message === "reading a feed for the mesh").length;
   }
 
   /** Reads the next messages of the engine, `count` or all there are. */

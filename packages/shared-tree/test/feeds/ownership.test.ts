@@ -328,7 +328,7 @@ test("a nominee that makes no claim for 1 s loses its turn", () => {
   const backupFirst = rank === 1 ? ["backup at 0"] : [`backup at ${(rank! - 1) * 1_000}`];
   const ownerAts = Array.from({ length: 7 - rank! }, (_, index) => `owner at ${(rank! + index) * 1_000}`);
   expect(roles).toEqual([...backupFirst, ...ownerAts]);
-  expect(logger.lines.filter(({ message }) => message === "feeds have no reader")).toHaveLength(1);
+  expect(logger.lines.filter(({ message }) => message === "feeds without a reader")).toHaveLength(1);
 });
 
 /** One router, "self", in whose eyes the test says who the others are and what they claim. */

@@ -202,7 +202,7 @@ test("engines that a router cannot reach are owned by the other one, which hears
   );
 });
 
-describe("a new epoch of an engine", () => {
+describe("new epoch of an engine", () => {
   test("is told at both routers, by their own numbers, once for each, and not for the first", async () => {
     await startBoth();
     other.indexOf("engine-0");

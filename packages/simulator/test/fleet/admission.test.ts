@@ -64,5 +64,5 @@ test("a queue that is full refuses, and the client is told", async () => {
   const { outcomes, send } = await createRouterRig({ engines: 1, admission: { ...oneAtATime, maxQueued: 1 } });
   for (let index = 0; index < 3; index++) send({ index });
   expect(outcomes).toHaveLength(1);
-  expect(outcomes[0]).toMatchObject({ engine: -1, error: "Too many requests wait for an engine." });
+  expect(outcomes[0]).toMatchObject({ engine: -1, error: "The queue is full." });
 });

@@ -19,11 +19,11 @@ export function createEnginePublisher(
     publish(found) {
       const problems = new Set(found.flatMap(({ name, problems: all }) => all.map((problem) => `${name}: ${problem}`)));
       for (const problem of problems) {
-        if (!known.has(problem)) logger.warn("an annotation or label of an engine does not count", { problem });
+        if (!known.has(problem)) logger.warn("invalid annotation or label of an engine ignored", { problem });
       }
       known = problems;
       const { specs, leftOut } = listEngines(found, family);
-      if (leftOut > 0) report.fail("engines", `more than ${maxEnginesPerSource} engines; the others are left out`);
+      if (leftOut > 0) report.fail("engines", `more than ${maxEnginesPerSource} engines; the rest is ignored`);
       else report.clear("engines");
       if (isSame(specs, shown)) return;
       shown = specs;

@@ -56,7 +56,7 @@ export function createInferenceObjectSource(
       found.flatMap(({ rewrite, problems: all }) => all.map((one) => `${rewrite.name}: ${one}`)),
     );
     for (const problem of problems) {
-      if (!known.has(problem)) logger.warn("a part of a model rewrite does not count", { source: name, problem });
+      if (!known.has(problem)) logger.warn("invalid part of a model rewrite ignored", { source: name, problem });
     }
     known = problems;
   };

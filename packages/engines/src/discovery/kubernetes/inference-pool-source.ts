@@ -71,8 +71,7 @@ class InferencePoolSource implements EngineSource {
     if (appProtocol === this.#protocol) return;
     this.#protocol = appProtocol;
     const { logger = silentLogger } = this.#options;
-    const message =
-      "an inference pool asks for a protocol other than HTTP/1.1, which is what its engines are spoken to";
+    const message = "inference pool requests another protocol than HTTP/1.1; using HTTP/1.1";
     if (appProtocol !== "http") logger.warn(message, { source: this.name, appProtocol });
   }
 
@@ -83,7 +82,7 @@ class InferencePoolSource implements EngineSource {
       .map(([key, value]) => `${key}=${value}`)
       .join(",");
     if (selector === "" || ports.length === 0) {
-      report.fail("pool", "it selects no pods, or names no port; the last list stays");
+      report.fail("pool", "no selector or no port; last list stays in use");
       return;
     }
     report.clear("pool");

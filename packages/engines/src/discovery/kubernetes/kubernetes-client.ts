@@ -123,7 +123,7 @@ export function createKubernetesClient({ access, connect }: KubernetesClientDeps
       };
     },
     async ownNamespace() {
-      if (tokenFile === undefined) throw new ApiFailure("no namespace is given, and there is no service account");
+      if (tokenFile === undefined) throw new ApiFailure("no namespace and no service account");
       return readText(join(dirname(tokenFile), "namespace"), maxSecretBytes);
     },
     close() {
@@ -169,9 +169,9 @@ async function readText(path: string, maxBytes: number): Promise<string> {
 
 const meanings: Readonly<Record<number, string>> = {
   401: "the token is not accepted",
-  403: "the service account may not do this",
-  404: "there is nothing of this kind",
-  410: "the version has expired",
+  403: "the service account lacks the permission",
+  404: "resource kind not found",
+  410: "resource version expired",
   429: "too many requests",
 };
 /** Characters of an error message; the rest is cut. */

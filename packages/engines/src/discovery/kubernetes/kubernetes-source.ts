@@ -166,7 +166,7 @@ function createPeerPublisher(observer: SourceObserver<string>, report: FailureRe
       const peers = new Set(all.filter(({ family }) => family === wanted).map(({ at }) => formatHost(at)));
       const kept = [...peers].sort().slice(0, maxEnginesPerSource);
       if (kept.length < peers.size) {
-        report.fail("peers", `more than ${maxEnginesPerSource} routers; the others are left out`);
+        report.fail("peers", `more than ${maxEnginesPerSource} routers; the rest is ignored`);
       } else report.clear("peers");
       if (kept.join() === shown) return;
       shown = kept.join();

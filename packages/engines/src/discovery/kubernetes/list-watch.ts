@@ -53,7 +53,7 @@ interface ListWatchOptions<T> {
 }
 
 /**
- * Follows a collection of objects: lists it, watches it from that version on, and lists it again when the version has expired,
+ * Follows a collection of objects: lists it, watches it from that version on, and lists it again when resource version expired,
  * when a watch goes silent, or when watches fail repeatedly.
  */
 export interface ListWatch {
@@ -201,7 +201,7 @@ class Reflector<T> implements ListWatch {
   #publish(): void {
     const { mustExist, maxObjects, onValues } = this.#options;
     if (this.#isStopped) return;
-    if (this.#cache.leftOut > 0) this.#fail("count", `more than ${maxObjects}; the others are left out`);
+    if (this.#cache.leftOut > 0) this.#fail("count", `more than ${maxObjects}; the rest is ignored`);
     else this.#clear("count");
     if (this.#cache.takeChanged() || !this.#hasListed) {
       const values = this.#cache.values();
@@ -433,7 +433,7 @@ function watchOnce(options: WatchOnceOptions): { readonly end: Promise<WatchEnd>
   };
   const take = (line: string): void => {
     const event = parseWatchLine(line);
-    if (!event) finish(new ApiFailure("a line of the watch is no event"));
+    if (!event) finish(new ApiFailure("a line of the watch is not an event"));
     else if (event.kind === "error") {
       finish(new ApiFailure(`status ${event.status}: ${event.message}`, event.status), event.status !== 410);
     } else {

@@ -137,7 +137,7 @@ test("a name that has lost all of its addresses keeps them: whoever is really go
   set([]);
   for (let at = 0; at < 10; at++) await round();
   expect(recorder.lists).toHaveLength(2);
-  expect(messages()).toEqual(["dns engines.test:8000: the name has no addresses; the last list stays"]);
+  expect(messages()).toEqual(["dns engines.test:8000: the name has no addresses; last list stays in use"]);
   set(addresses(3));
   await round();
   expect(recorder.lists.at(-1)).toBe(at8000(3));
@@ -188,7 +188,7 @@ test("SRV records tell the ports; one whose target cannot be resolved keeps what
   await round();
   const kept = "10.0.0.1:8001 10.0.0.2:8002 10.0.0.2:8003 10.0.0.3:8002 10.0.0.3:8003";
   expect(recorder.lists.at(-1)).toBe(kept);
-  expect(messages()).toEqual(["dns _http._tcp.test: no answer; what is known beyond the answer stays"]);
+  expect(messages()).toEqual(["dns _http._tcp.test: no answer; known addresses beyond the answer stay in use"]);
 
   script.answers.set("4 a.test", ["10.0.0.1"]);
   await round();
@@ -268,7 +268,7 @@ test("4,096 addresses are engines; one more is left out, those known stay before
   set(many(0, 4_097));
   await round();
   expect(recorder.lists).toHaveLength(2);
-  expect(messages()).toEqual(["dns engines.test:8000: more than 4096 addresses; the others are left out"]);
+  expect(messages()).toEqual(["dns engines.test:8000: more than 4096 addresses; the rest is ignored"]);
   set(many(0, 4_096));
   await round();
   expect(recorder.specs.at(-1)).toHaveLength(4_096);

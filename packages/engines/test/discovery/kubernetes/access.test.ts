@@ -102,5 +102,5 @@ test("without a namespace and a service account there is nothing to follow", asy
     }),
   );
   await rig.start();
-  expect(rig.messages()[0]).toContain("no namespace is given, and there is no service account");
+  expect(rig.messages()[0]).toContain("no namespace and no service account");
 });

@@ -77,7 +77,7 @@ test("a change of the pool that says nothing new leaves the watch of its pods", 
 
 test.each([
   ["is served", true, "it does not exist"],
-  ["is not served", false, "status 404, there is nothing of this kind: said so"],
+  ["is not served", false, "status 404, resource kind not found: said so"],
 ])("a pool that does not exist, while its kind %s, is waited for", async (_, isServed, message) => {
   const { start, api, latest, messages, settle, recorder } = createRig();
   if (isServed) api.serve(poolCollection);
@@ -119,7 +119,7 @@ test.each([
   api.put(poolCollection, wrong);
   await settle();
   expect(latest()).toBe("10.0.0.1:8000 10.0.0.2:8000");
-  expect(messages()).toEqual(["inference pool ai/chat: it selects no pods, or names no port; the last list stays"]);
+  expect(messages()).toEqual(["inference pool ai/chat: no selector or no port; last list stays in use"]);
   api.put(poolCollection, pool({ app: "other" }, 8_000));
   await settle();
   expect(latest()).toBe("10.0.0.3:8000");

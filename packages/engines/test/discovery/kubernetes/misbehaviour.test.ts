@@ -166,7 +166,7 @@ test("watches that fail three times in a row are reported and lead to a list, ag
   // Without watches it is the lists that tell of changes.
   expect(latest()).toBe(ids(2));
   expect(lists()).toBeGreaterThan(3);
-  const failure = "status 403, the service account may not do this";
+  const failure = "status 403, the service account lacks the permission";
   expect(messages()).toEqual([`service ai/vllm: endpoint slices, watch: ${failure}`]);
   expect(recorder.recoveries).toBe(0);
   api.faults.watch.length = 0;
@@ -182,7 +182,7 @@ test.each([
   [
     "a refusal",
     { status: 403, body: '{"message":"pods is forbidden"}' },
-    "the service account may not do this: pods is",
+    "the service account lacks the permission: pods is",
   ],
   ["what is no JSON", { status: 200, body: "<html>" }, "the answer is not JSON"],
   ["what is no list", { status: 200, body: '{"metadata":{}}' }, "the answer is not a list"],

@@ -113,7 +113,7 @@ test("4,096 routers of a source are told; one more is left out, and that is over
   put(slice("a", many), slice("b", ["10.1.0.1"]));
   await start();
   expect(recorder.specs.at(-1)).toHaveLength(maxPeers);
-  expect(messages()).toEqual(["service ai/vllm: more than 4096 routers; the others are left out"]);
+  expect(messages()).toEqual(["service ai/vllm: more than 4096 routers; the rest is ignored"]);
   put(slice("b", []));
   await settle();
   expect(recorder.recoveries).toBe(1);

@@ -194,7 +194,7 @@ test("pages follow one another, and a list whose place has expired begins anew",
   api.faults.list.push({ status: 200, body: JSON.stringify(first) });
   await settle(5_000);
   expect(latest()?.split(" ")).toHaveLength(6);
-  expect(messages().at(-1)).toContain("status 410, the version has expired");
+  expect(messages().at(-1)).toContain("status 410, resource version expired");
   expect(count("list", podCollection) - before).toBe(5);
 });
 

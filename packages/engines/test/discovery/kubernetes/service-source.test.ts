@@ -167,7 +167,7 @@ test("4,096 endpoints are engines; one more is left out, and that is over when t
   expect(messages()).toEqual([]);
   put(slice("z", ["10.9.0.1"]));
   await settle();
-  expect(messages()).toEqual(["service ai/vllm: more than 4096 engines; the others are left out"]);
+  expect(messages()).toEqual(["service ai/vllm: more than 4096 engines; the rest is ignored"]);
   expect(recorder.lists).toHaveLength(2);
   put(many("s0", 1_023, 0));
   await settle();

@@ -15,7 +15,7 @@ const classes = list(
     name: className("Name of the priority class, as requests give it in `x-espalier-priority`."),
     order: choice(["fcfs", "edf", "shortest_prefill"], {
       description:
-        "Order of one tenant's requests in the queue: `fcfs` by arrival, `edf` by deadline, `shortest_prefill` by tokens to compute. With `shortest_prefill`, waiting raises a request's rank, so that none starves.",
+        "Order of one tenant's requests in the queue: `fcfs` by arrival, `edf` by deadline, `shortest_prefill` by tokens to compute, with aging against starvation.",
       default: "fcfs",
     }),
     share: number({
@@ -28,7 +28,7 @@ const classes = list(
     target: Type.Optional(
       duration({
         description:
-          "Target for the time to first token, for requests that state no deadline. A request that cannot meet it is refused at once, so set it only if you have such a target.",
+          "Target for the time to first token, for requests that state no deadline. A request that cannot meet it is rejected at once.",
         minimum: "1ms",
         maximum: "24h",
       }),
@@ -78,70 +78,66 @@ const classes = list(
 
 const directions = ["off", "lower-first", "higher-first"] as const;
 
-export const admission = section(
-  "Which requests wait in the router, and in which order they go, while every engine of a pool is saturated.",
-  {
-    mode: choice(["on", "off"], {
-      description: "Whether requests wait in the router: `off` forwards every request at once.",
-      default: "on",
-    }),
-    classes,
-    "default-class": text({
-      description: "Priority class of a request that names none.",
-      maxLength: 64,
-      default: "default",
-    }),
-    between: choice(["strict", "deficit"], {
-      description:
-        "Which class goes next: `strict` takes the highest one, but gives each class its `share`; `deficit` takes classes in proportion to their shares.",
-      default: "strict",
-    }),
-    "max-queued": integer({
-      description:
-        "Most requests that wait for one pool. Beyond it, the youngest request of the lowest class is dropped for a request of a higher class; otherwise the new request is answered with 429.",
-      default: 1_024,
-      minimum: 0,
-      maximum: 1_000_000,
-    }),
-    "max-queued-bytes": size({
-      description:
-        "Most bytes of request bodies that wait for one pool. Beyond it, requests are dropped or refused as with `admission.max-queued`.",
-      default: "256MiB",
-      minimum: "1KiB",
-      maximum: "64GiB",
-    }),
-    "max-waiting": integer({
-      description: "Requests in an engine's own queue, by its metrics, at which it gets no more.",
-      default: 16,
-      minimum: 1,
-      maximum: 1_000_000,
-    }),
-    "max-kv-use": number({
-      description:
-        "Share of an engine's KV blocks in use at which it gets no more, as long as its own queue is not empty.",
-      default: 0.95,
-      minimum: 0,
-      maximum: 1,
-    }),
-    "trust-tenant-header": flag({
-      description:
-        "With `api-keys`, take the tenant from `x-espalier-tenant` before the key's name. Turn it on only for keys of gateways that speak for many tenants: a client could otherwise use another tenant's share.",
-      default: false,
-    }),
-    "body-priority": choice(directions, {
-      description:
-        "How to read `priority` in a body if no header names a class. With `lower-first` (as in vLLM), numbers below 0 mean the highest class and numbers above 0 the class after the default one; `higher-first` is the reverse.",
-      default: "off",
-    }),
-    "engine-priority": choice(directions, {
-      description:
-        "Send the class to engines as `priority` in the body, for engines whose scheduler uses it: `lower-first` for vLLM with `--scheduling-policy priority`, `higher-first` for SGLang with `--enable-priority-scheduling`.",
-      default: "off",
-    }),
-    "engine-order": choice(["arrival", "shortest"], {
-      description:
-        "Order in which an engine takes the waiting requests of a class. `shortest` encodes in `priority` which prompt needs least computation, and waiting raises it, so that none starves; it needs `engine-priority: lower-first`.",
-      default: "arrival",
-    }),
-  },
-);
+export const admission = section("Queueing in the router while every engine of a pool is saturated.", {
+  mode: choice(["on", "off"], {
+    description: "Whether requests queue in the router: `off` forwards every request at once.",
+    default: "on",
+  }),
+  classes,
+  "default-class": text({
+    description: "Default priority class.",
+    maxLength: 64,
+    default: "default",
+  }),
+  between: choice(["strict", "deficit"], {
+    description:
+      "Which class goes next: `strict` takes the highest one, but gives each class its `share`; `deficit` takes classes in proportion to their shares.",
+    default: "strict",
+  }),
+  "max-queued": integer({
+    description:
+      "Maximum queued requests per pool. Beyond it, a request of a higher class evicts the youngest of the lowest class; any other is answered with 429.",
+    default: 1_024,
+    minimum: 0,
+    maximum: 1_000_000,
+  }),
+  "max-queued-bytes": size({
+    description:
+      "Maximum bytes of queued request bodies per pool. Beyond it, requests are evicted or rejected as with `admission.max-queued`.",
+    default: "256MiB",
+    minimum: "1KiB",
+    maximum: "64GiB",
+  }),
+  "max-waiting": integer({
+    description: "Requests in an engine's own queue, by its metrics, at which the engine counts as saturated.",
+    default: 16,
+    minimum: 1,
+    maximum: 1_000_000,
+  }),
+  "max-kv-use": number({
+    description: "Share of KV blocks in use at which an engine with a queue counts as saturated.",
+    default: 0.95,
+    minimum: 0,
+    maximum: 1,
+  }),
+  "trust-tenant-header": flag({
+    description:
+      "With `api-keys`, take the tenant from `x-espalier-tenant` before the key's name. Enable it only for keys of multi-tenant gateways: a client could otherwise use another tenant's share.",
+    default: false,
+  }),
+  "body-priority": choice(directions, {
+    description:
+      "How to read `priority` in a body if no header names a class. With `lower-first` (as in vLLM), numbers below 0 mean the highest class and numbers above 0 the class after the default one; `higher-first` is the reverse.",
+    default: "off",
+  }),
+  "engine-priority": choice(directions, {
+    description:
+      "Send the class to engines as `priority` in the body, for engines whose scheduler uses it: `lower-first` for vLLM with `--scheduling-policy priority`, `higher-first` for SGLang with `--enable-priority-scheduling`.",
+    default: "off",
+  }),
+  "engine-order": choice(["arrival", "shortest"], {
+    description:
+      "Order of a class in the engine's queue. `shortest` encodes in `priority` the tokens to compute, with aging against starvation; it needs `engine-priority: lower-first`.",
+    default: "arrival",
+  }),
+});

@@ -49,7 +49,7 @@ const traits = {
   }),
   region: Type.Optional(
     engineRegion(
-      "Where the engines are, in the words of the routers' `mesh.region`. In Kubernetes, the label `topology.kubernetes.io/region` says so too.",
+      "Region of the engines, by the names of the routers' `mesh.region`. In Kubernetes, the default is the label `topology.kubernetes.io/region`.",
     ),
   ),
   ranks: integer({
@@ -133,7 +133,7 @@ const dns = list(
     return { name, port: portOf(digits), intervalMs, misses, servers, family, traits };
   }),
   {
-    description: "DNS names whose addresses are engines. They are resolved again and again.",
+    description: "DNS names whose addresses are engines. They are resolved periodically.",
     maxItems: maxSources,
     flag: "discover-dns",
   },
@@ -187,7 +187,7 @@ const inferencePoolSource = section(
     }),
     "model-rewrites": flag({
       description:
-        "Follow the InferenceModelRewrites of the pool. They give models other names, and divide requests among models, as `models.aliases` and `models.splits` do.",
+        "Follow the InferenceModelRewrites of the pool. They define aliases and splits of models, like `models.aliases` and `models.splits`.",
       default: true,
     }),
     ...traits,
@@ -207,12 +207,12 @@ const inferencePools = list(
   },
 );
 
-export const discovery = section("Where engines are found besides `engines` and `engines-file`.", {
+export const discovery = section("Discovery of engines, in addition to `engines` and `engines-file`.", {
   dns,
   services,
   pods,
   "inference-pools": inferencePools,
-  kubernetes: section("Access to the Kubernetes API server. Inside a cluster nothing has to be set.", {
+  kubernetes: section("Access to the Kubernetes API server. Inside a cluster, the defaults work.", {
     "api-server": Type.Optional(
       text({
         description:

@@ -67,7 +67,7 @@ const engine = section(
       maximum: 1_000_000,
       default: 1,
     }),
-    region: Type.Optional(engineRegion("Where the engine is, in the words of the routers' `mesh.region`.")),
+    region: Type.Optional(engineRegion("Region of the engine, by the names of the routers' `mesh.region`.")),
     ranks: integer({
       description:
         "Number of data-parallel ranks of the engine. The router picks a rank per request and names it in `x-data-parallel-rank`.",
@@ -78,7 +78,7 @@ const engine = section(
     "first-rank": firstRank("the engine's"),
     "kv-events": Type.Optional(
       section(
-        "Where the engine publishes its KV events. A plain string is the `endpoint`.",
+        "KV event publisher of the engine. A plain string is the `endpoint`.",
         {
           endpoint: zmqEndpoint(
             "ZeroMQ endpoint where rank 0 publishes KV events. The other ranks use the ports after it.",
@@ -132,7 +132,7 @@ const engine = section(
     ),
     "kv-pull": Type.Optional(
       section(
-        "How the engine fetches KV blocks of a prompt from other engines, and lends them its own. A plain string is the `protocol`.",
+        "Protocol by which the engine fetches KV blocks of prompts from other engines and serves its own. A plain string is the `protocol`.",
         {
           protocol: choice(kvPullProtocols, {
             description:
@@ -194,7 +194,7 @@ export const engineTls = section("TLS for engines with an `https` URL.", {
   verify: flag({ description: "Verify the certificates of engines.", default: true }),
 });
 
-export const health = section("Health checks, which find out whether an engine is up.", {
+export const health = section("Health checks of engines.", {
   path: urlPath("Path of the health check on the engine. Any 2xx answer is healthy.", "/health"),
   interval: duration({
     description: "Time between two health checks of an engine.",
@@ -204,7 +204,7 @@ export const health = section("Health checks, which find out whether an engine i
   }),
   timeout: duration({
     description:
-      "How long a health check waits for the answer. SGLang takes a second or two. A check that an engine is too busy to answer does not count while requests are answered.",
+      "How long a health check waits for the answer. SGLang takes a second or two. A timeout does not count while the engine answers requests.",
     default: "3s",
     minimum: "10ms",
     maximum: "1m",
@@ -235,7 +235,7 @@ export const scrape = section("How the router scrapes the engines' own metrics."
   interval: Type.Optional(
     duration({
       description:
-        "Time between two scrapes of an engine's metrics. Default: 1s, or 50ms for engines that serve a model with the policy `epp_weighted`, which is designed for that rate. Of more than 1,000 ranks a second the pages are read less often.",
+        "Time between two scrapes of an engine's metrics. Default: 1s, or 50ms for engines that serve a model with the policy `epp_weighted`, which is designed for that rate. Beyond 1,000 ranks per second, the router scrapes less often.",
       minimum: "50ms",
       maximum: "10m",
     }),
@@ -248,7 +248,7 @@ export const scrape = section("How the router scrapes the engines' own metrics."
   }),
 });
 
-export const breaker = section("Circuit breakers, which keep requests from an engine that fails them.", {
+export const breaker = section("Circuit breakers of engines.", {
   "consecutive-failures": integer({
     description: "Failed requests in a row that open an engine's circuit breaker.",
     default: 5,
@@ -295,7 +295,7 @@ export const breaker = section("Circuit breakers, which keep requests from an en
   }),
   "max-ejected-share": number({
     description:
-      "Largest share of a model's engines that circuit breakers may take out. While more are open, the breakers of that model are ignored.",
+      "Maximum share of a model's engines with open circuit breakers. Beyond it, the breakers of that model are ignored.",
     default: 0.5,
     minimum: 0,
     maximum: 1,
@@ -303,7 +303,7 @@ export const breaker = section("Circuit breakers, which keep requests from an en
 });
 
 export const retry = section(
-  "When a failed request is sent to another engine. Once a byte of the answer has arrived, it never is.",
+  "Retries on another engine. A request is never retried after the first byte of the answer.",
   {
     "budget-ratio": number({
       description: "Retry budget: retries allowed per request, over the last ten seconds.",
@@ -312,7 +312,7 @@ export const retry = section(
       maximum: 1,
     }),
     "budget-minimum": integer({
-      description: "Retries that are always allowed over the last ten seconds, whatever `retry.budget-ratio` says.",
+      description: "Retries that are always allowed over the last ten seconds, in addition to `retry.budget-ratio`.",
       default: 50,
       minimum: 0,
       maximum: 1_000,

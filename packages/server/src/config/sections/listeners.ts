@@ -90,7 +90,7 @@ const adminSection = section("Listener for operators, with the admin API, the me
   dashboard: flag({ description: "Serve the dashboard on the admin listener, at `/dashboard/`.", default: true }),
   grafana: Type.Optional(
     text({
-      description: "URL of the Grafana that has more than the dashboard's 15 minutes: the dashboard links to it.",
+      description: "URL of Grafana, linked from the dashboard for more than its 15 minutes.",
       maxLength: 512,
       pattern: "^https?://[^\\s\"'<>]+$",
       expected: "an http:// or https:// URL",
@@ -107,12 +107,12 @@ export const admin = compiled(adminSection, ({ key, advertise, ...settings }) =>
   keySha256: key === undefined ? undefined : sha256Of(key.reveal()),
 }));
 
-const endpointPickerSection = section("Listener for Envoy gateways, which ask it where a request goes (ext_proc).", {
+const endpointPickerSection = section("Endpoint picker for Envoy gateways (ext_proc).", {
   host: host("Address to listen on for gateways. `0.0.0.0` or `::` listens on every address."),
   port: Type.Optional(
     integer({
       description:
-        "Port of the endpoint picker, which speaks Envoy's `ext_proc` over gRPC; 9002 by convention. 0 takes any free port. Without it the router is no endpoint picker.",
+        "Port of the endpoint picker, which speaks Envoy's `ext_proc` over gRPC; 9002 by convention. 0 takes any free port. Without it, the endpoint picker is off.",
       minimum: 0,
       maximum: 65_535,
     }),
@@ -124,27 +124,27 @@ const endpointPickerSection = section("Listener for Envoy gateways, which ask it
   tls: tls("endpoint picker"),
   "answer-within": duration({
     description:
-      "How long a gateway may wait for the choice of an engine, queueing included. After that it gets an error for the client. Envoy has no such limit of its own when it streams bodies to the picker.",
+      "Longest time until a gateway gets its engine, queueing included. After that, the client gets an error. Envoy has no such limit when it streams bodies to the picker.",
     default: "30s",
     minimum: "10ms",
     maximum: "1h",
   }),
   "release-after": duration({
     description:
-      "How long a request counts as running when the gateway shows the picker nothing of the answer. The engine's own metrics end it earlier.",
+      "How long a request counts as running if the gateway does not stream the answer to the picker. The engine's metrics may end it earlier.",
     default: "60s",
     minimum: "100ms",
     maximum: "24h",
   }),
   fallbacks: integer({
     description:
-      "How many further engines the picker names after the chosen one, best first. Only for gateways that retry at another one: some read one address only, and answer 503 when there are two.",
+      "Number of fallback engines after the chosen one, best first. Only for gateways that retry on another address: some read one address only, and answer 503 if there are two.",
     default: 0,
     minimum: 0,
     maximum: 8,
   }),
   scores: flag({
-    description: "Whether to tell the gateway the score of every engine, in `x-gateway-destination-endpoint-scores`.",
+    description: "Whether to send the gateway the score of every engine, in `x-gateway-destination-endpoint-scores`.",
     default: false,
   }),
 });
@@ -154,36 +154,39 @@ export const endpointPicker = compiled(endpointPickerSection, ({ port, ...settin
   port === undefined ? undefined : { ...settings, port },
 );
 
-export const scale = section("How many engines the load needs, for autoscalers: `/admin/scale`, metrics, and KEDA.", {
-  utilization: number({
-    description: "Share of an engine's time that the load may take. The rest is for its variation.",
-    default: 0.7,
-    minimum: 0.05,
-    maximum: 1,
-  }),
-  "catch-up": duration({
-    description: "Time in which requests that wait without a deadline have to begin: less of it asks for more engines.",
-    default: "30s",
-    minimum: "1s",
-    maximum: "1h",
-  }),
-  idle: duration({
-    description: "Time without any request after which a model needs no engine.",
-    default: "60s",
-    minimum: "1s",
-    maximum: "24h",
-  }),
-  host: host("Address of the external scaler. `0.0.0.0` or `::` listens on every address."),
-  port: Type.Optional(
-    integer({
-      description:
-        "Port of the external scaler, which KEDA asks over gRPC. 0 takes any free port. Without it there is none. It tells numbers of engines and nothing else, to everyone who reaches it.",
-      minimum: 0,
-      maximum: 65_535,
+export const scale = section(
+  "Autoscaling signals: the number of engines that the load needs, in `/admin/scale`, metrics, and KEDA.",
+  {
+    utilization: number({
+      description: "Target utilization of an engine's time. The rest absorbs load variation.",
+      default: 0.7,
+      minimum: 0.05,
+      maximum: 1,
     }),
-  ),
-  tls: tls("scaler"),
-});
+    "catch-up": duration({
+      description: "Target queueing time of requests without a deadline. A shorter time needs more engines.",
+      default: "30s",
+      minimum: "1s",
+      maximum: "1h",
+    }),
+    idle: duration({
+      description: "Time without any request after which a model needs no engine.",
+      default: "60s",
+      minimum: "1s",
+      maximum: "24h",
+    }),
+    host: host("Address of the external scaler. `0.0.0.0` or `::` listens on every address."),
+    port: Type.Optional(
+      integer({
+        description:
+          "Port of the external scaler for KEDA (gRPC, without authentication; it exposes engine counts only). 0 takes any free port. Without it, the scaler is off.",
+        minimum: 0,
+        maximum: 65_535,
+      }),
+    ),
+    tls: tls("scaler"),
+  },
+);
 
 const apiKey = section("An API key that clients may use, given as either `key` or `key-sha256`.", {
   name: text({ description: "Name of the key in logs and metrics.", maxLength: 64 }),
@@ -219,7 +222,7 @@ export const apiKeys = list(hashedKey, {
   maxItems: 10_000,
 });
 
-export const cors = section("Which web pages may call the API from a browser.", {
+export const cors = section("CORS: web pages that may call the API from a browser.", {
   origins: list(
     text({
       description: "An origin such as `https://chat.example.com`, or `*` for every origin.",
@@ -244,7 +247,7 @@ export const timeouts = section("How long the router waits for clients and engin
   }),
   "first-byte": duration({
     description:
-      "How long to wait for the first content of an engine's answer, which comments are not. Long prompts and queues need minutes.",
+      "How long to wait for the first content of an engine's answer; comments do not count. Long prompts and queues need minutes.",
     default: "10m",
     minimum: "100ms",
     maximum: "24h",
@@ -291,7 +294,7 @@ export const timeouts = section("How long the router waits for clients and engin
   }),
 });
 
-export const limits = section("Limits on what the router accepts.", {
+export const limits = section("Limits of requests, connections and resources.", {
   "max-body-bytes": size({
     description: "Largest request body. A larger one is answered with 413.",
     default: "32MiB",
@@ -311,7 +314,7 @@ export const limits = section("Limits on what the router accepts.", {
     maximum: 1_000,
   }),
   "max-concurrent-requests": integer({
-    description: "Most requests in flight at once. Further requests are answered with 429.",
+    description: "Maximum requests in flight. Further requests are answered with 429.",
     default: 4_096,
     minimum: 1,
     maximum: 1_000_000,
@@ -323,19 +326,20 @@ export const limits = section("Limits on what the router accepts.", {
     maximum: "64GiB",
   }),
   "max-connections": integer({
-    description: "Most client connections. Further connections are answered with 503 and closed.",
+    description: "Maximum client connections. Further connections are answered with 503 and closed.",
     default: 16_384,
     minimum: 1,
     maximum: 1_000_000,
   }),
   "max-connections-per-engine": integer({
-    description: "Most connections to one engine.",
+    description: "Maximum connections to one engine.",
     default: 1_024,
     minimum: 1,
     maximum: 65_535,
   }),
   "max-queued-per-engine": integer({
-    description: "Most requests that wait for a free connection to one engine. Further requests go to another engine.",
+    description:
+      "Maximum requests that wait for a free connection to one engine. Further requests go to another engine.",
     default: 1_024,
     minimum: 0,
     maximum: 1_000_000,
@@ -360,10 +364,9 @@ export const limits = section("Limits on what the router accepts.", {
   }),
 });
 
-export const drain = section("How the router shuts down on SIGTERM. A second signal stops it at once.", {
+export const drain = section("Graceful shutdown on SIGTERM. A second signal stops the router at once.", {
   delay: duration({
-    description:
-      "How long the router still accepts requests after it reports not ready, so that load balancers notice.",
+    description: "How long the router still accepts requests after it reports not ready, for load balancers to react.",
     default: "5s",
     minimum: "0s",
     maximum: "10m",

@@ -46,7 +46,7 @@ const name = (description: string, standard?: string) =>
     expected: "1 to 128 letters, digits, dots, dashes and underscores",
   });
 
-const meshSection = section("How routers share load and the state of engine caches.", {
+const meshSection = section("Replication of load and cache state between routers.", {
   backend: choice(["auto", "off", "peers", "redis"], {
     description:
       "How routers share state: `peers` connects them to each other, `redis` uses a Redis server, `off` shares nothing. `auto` is `redis` if `mesh.redis-url` is set, `peers` if `mesh.port` or seeds are set, and `off` otherwise.",
@@ -57,7 +57,7 @@ const meshSection = section("How routers share load and the state of engine cach
   ),
   region: Type.Optional(
     name(
-      "Where this router is, for instance the cloud's name of a region. Once every router of the cluster says its own, the KV events of an engine with a region are read by a router of it.",
+      "Region of this router, such as the cloud's region name. If every router of the cluster sets it, a router of the engine's region reads the engine's KV events.",
     ),
   ),
   cluster: name("Name of the cluster. A router of another cluster is refused.", "default"),
@@ -95,7 +95,7 @@ const meshSection = section("How routers share load and the state of engine cach
       expected: "HOST:PORT or _SERVICE._PROTOCOL.HOST",
     }),
     {
-      description: "Seeds: addresses at which other routers are found. Host names are resolved again and again.",
+      description: "Seeds: addresses at which other routers are found. Host names are resolved periodically.",
       maxItems: maxSeeds,
       flag: "mesh-seed",
     },
@@ -159,7 +159,7 @@ const meshSection = section("How routers share load and the state of engine cach
   ),
   "join-grace": duration({
     description:
-      "How long a starting router looks for other routers, and for Redis if they share state through it. It waits at most as long again for their state, and then reports ready without it.",
+      "How long a starting router searches for peers, and for Redis if routers share state through it. It waits at most as long again for their state, then reports ready without it.",
     default: "3s",
     minimum: "0s",
     maximum: "10m",
@@ -200,15 +200,13 @@ export function checkMesh({ mesh }: Pick<ConfigTree, "mesh">): Problem[] {
   const { host, port, secret, tls, "redis-url": redisUrl } = mesh;
   const backend = meshBackend(mesh);
   if (mesh.backend === "auto" && redisUrl !== undefined && (port !== undefined || hasSeeds(mesh))) {
-    return [{ path: ["mesh", "backend"], message: "must say peers or redis, because settings of both are given" }];
+    return [{ path: ["mesh", "backend"], message: "must be peers or redis because settings of both are set" }];
   }
   if (backend === "redis" && redisUrl === undefined) {
-    return [{ path: ["mesh", "redis-url"], message: "is required, because mesh.backend is redis" }];
+    return [{ path: ["mesh", "redis-url"], message: "is required because mesh.backend is redis" }];
   }
   if (backend === "peers" && !isLoopback(host) && secret === undefined && tls === undefined) {
-    return [
-      { path: ["mesh", "secret"], message: `or mesh.tls is required, because ${host} is not a loopback address` },
-    ];
+    return [{ path: ["mesh", "secret"], message: `or mesh.tls is required because ${host} is not a loopback address` }];
   }
   if (mesh["accepted-secrets"].length > 0 && secret === undefined) {
     return [{ path: ["mesh", "secret"], message: "is required together with mesh.accepted-secrets" }];

@@ -27,8 +27,7 @@ const backend = section("A provider outside the fleet that answers requests when
     expected: "an http or https URL without user, query or fragment",
   }),
   api: choice(["openai", "anthropic"], {
-    description:
-      "API of the backend. Requests of the other API do not go there: nothing is translated from one to the other.",
+    description: "API of the backend. Requests of the other API are not sent there; nothing is translated.",
     default: "openai",
   }),
   key: Type.Optional(
@@ -48,30 +47,29 @@ const backend = section("A provider outside the fleet that answers requests when
   when: list(
     choice(overflowReasons, {
       description:
-        "`no-engine`: no engine of the model is up. `deadline`: the request would be refused because its deadline would be missed. `queue`: it would wait behind `max-queued` others.",
+        "`no-engine`: no engine of the model is up. `deadline`: the request would miss its deadline. `queue`: the request would wait behind `max-queued` others.",
       default: "no-engine",
     }),
     {
-      description: "When requests go to the backend.",
+      description: "Conditions for requests to go to the backend.",
       minItems: 1,
       maxItems: overflowReasons.length,
       default: overflowReasons,
     },
   ),
   "max-queued": integer({
-    description:
-      "Requests that wait for one model in one router, from which on a further one that has to wait goes to the backend.",
+    description: "Queued requests per model and router beyond which further ones go to the backend.",
     default: 64,
     minimum: 1,
     maximum: 1_000_000,
   }),
-  price: section("What the backend charges, in any currency.", {
+  price: section("Prices of the backend, in any currency.", {
     input: price("Price of a million prompt tokens."),
-    output: price("Price of a million tokens of answers."),
+    output: price("Price of a million output tokens."),
   }),
-  budget: section("What all routers together may spend at the backend, in the currency of the price.", {
-    hour: budget("Most that is spent in an hour on the clock (UTC). Without it there is no such bound."),
-    day: budget("Most that is spent in a day of the calendar (UTC). Without it there is no such bound."),
+  budget: section("Mesh-wide budget for the backend, in the currency of the price.", {
+    hour: budget("Budget per clock hour (UTC). Default: unlimited."),
+    day: budget("Budget per calendar day (UTC). Default: unlimited."),
   }),
   "except-tenants": list(text({ description: "Name of a tenant.", maxLength: 128 }), {
     description: "Tenants whose requests never go to the backend.",
@@ -114,7 +112,7 @@ function compileBackend({
 
 export const overflow = list(compiled(backend, compileBackend), {
   description:
-    "Providers outside the fleet that answer requests when the engines cannot. The first one that may, does.",
+    "Providers outside the fleet that answer requests when the engines cannot. The first eligible one is used.",
   maxItems: 16,
 });
 
@@ -128,7 +126,7 @@ export function checkOverflow({ overflow: backends }: ConfigTree): Problem[] {
     if (!URL.canParse(url)) problems.push({ path: [...path, "url"], message: `${JSON.stringify(url)} is not a URL` });
     if (Object.keys(models).length === 0) problems.push({ path: [...path, "models"], message: "names no model" });
     if ((budget.hour ?? budget.day) !== undefined && price.input === 0 && price.output === 0) {
-      problems.push({ path: [...path, "budget"], message: "needs a price, or nothing is ever spent" });
+      problems.push({ path: [...path, "budget"], message: "needs a price, or the budget has no effect" });
     }
     return problems;
   });

@@ -12,7 +12,7 @@ export const zmqEndpoint = (description: string, { wildcard }: { readonly wildca
     expected: wildcard ? "tcp://HOST:PORT, where HOST may be *" : "tcp://HOST:PORT",
   });
 
-export const prefix = section("What the router records about the prefixes that engines cache.", {
+export const prefix = section("Prefix index: tracking of the prefixes that engines cache.", {
   "block-size": integer({
     description:
       "Tokens per block of the router's prefix index. The block size of an engine that sends KV events must be a multiple or a divisor of it.",
@@ -26,25 +26,23 @@ export const prefix = section("What the router records about the prefixes that e
     maxLength: 256,
   }),
   "placement-ttl": duration({
-    description:
-      "How long the router assumes that a prompt stays in an engine's cache, if no complete feed of KV events tells.",
+    description: "How long a prompt is assumed to stay in an engine's cache, without a complete feed of KV events.",
     default: "10m",
     minimum: "1s",
     maximum: "24h",
   }),
   "placement-tokens": integer({
-    description:
-      "How many tokens of such assumed prompts an engine holds, if its metrics do not tell the size of its KV cache.",
+    description: "Assumed KV cache size in tokens, if the engine's metrics do not report it.",
     default: 524_288,
     minimum: 1_024,
     maximum: 1_000_000_000,
   }),
 });
 
-export const kvEvents = section("KV events, with which engines report what they cache.", {
+export const kvEvents = section("KV events: cache reports of engines.", {
   mode: choice(["auto", "off"], {
     description:
-      "Whether KV events are read: `auto` asks each engine whether it publishes them, unless its own entry says where; `off` reads none and predicts caches from the requests sent.",
+      "Whether KV events are read: `auto` queries each engine without a `kv-events` entry for its publisher; `off` predicts caches from routing history.",
     default: "auto",
   }),
   listen: Type.Optional(
@@ -56,7 +54,7 @@ export const kvEvents = section("KV events, with which engines report what they 
     ),
   ),
   "max-replays": integer({
-    description: "Most replays of missed KV events that run at the same time.",
+    description: "Maximum concurrent replays of missed KV events.",
     default: 8,
     minimum: 1,
     maximum: 1_000,
@@ -64,38 +62,35 @@ export const kvEvents = section("KV events, with which engines report what they 
 });
 
 export const kvPools = list(
-  section(
-    "A KV pool: blocks stored outside the engines. It publishes what it holds in the form of engines' KV events.",
-    {
-      name: text({
-        description: "Unique name of the KV pool, the same in all routers of a mesh.",
-        maxLength: 128,
-        pattern: "^[\\x21-\\x7e]+$",
-        expected: "a name of at most 128 visible ASCII characters",
-      }),
-      endpoint: zmqEndpoint("ZeroMQ endpoint where the KV pool publishes events: one stream for the whole pool.", {
-        wildcard: false,
-      }),
-      replay: Type.Optional(
-        zmqEndpoint("ZeroMQ endpoint where missed events of the KV pool are replayed.", { wildcard: false }),
-      ),
-      topic: text({
-        description: "Topic prefix: only events whose topic starts with it are read.",
-        minLength: 0,
-        default: "",
-      }),
-      models: list(text({ description: "Name of a model. `*` matches any text.", maxLength: 256 }), {
-        description: "Models whose engines use the KV pool. Blocks of different models must not share a pool.",
-        default: ["*"],
-        minItems: 1,
-        maxItems: 1_000,
-      }),
-      labels: map(text({ description: "Value of a label.", minLength: 0, maxLength: 256 }), {
-        description: "Labels that an engine must have, all of them, to use the KV pool.",
-        maxProperties: 64,
-      }),
-    },
-  ),
+  section("A KV pool: blocks stored outside the engines. It publishes events in the form of engines' KV events.", {
+    name: text({
+      description: "Unique name of the KV pool, equal on all routers of a mesh.",
+      maxLength: 128,
+      pattern: "^[\\x21-\\x7e]+$",
+      expected: "a name of at most 128 visible ASCII characters",
+    }),
+    endpoint: zmqEndpoint("ZeroMQ endpoint where the KV pool publishes events: one stream for the whole pool.", {
+      wildcard: false,
+    }),
+    replay: Type.Optional(
+      zmqEndpoint("ZeroMQ endpoint where missed events of the KV pool are replayed.", { wildcard: false }),
+    ),
+    topic: text({
+      description: "Topic prefix: only events whose topic starts with it are read.",
+      minLength: 0,
+      default: "",
+    }),
+    models: list(text({ description: "Name of a model. `*` matches any text.", maxLength: 256 }), {
+      description: "Models whose engines use the KV pool. Blocks of different models must not share a pool.",
+      default: ["*"],
+      minItems: 1,
+      maxItems: 1_000,
+    }),
+    labels: map(text({ description: "Value of a label.", minLength: 0, maxLength: 256 }), {
+      description: "Labels that an engine must have, all of them, to use the KV pool.",
+      maxProperties: 64,
+    }),
+  }),
   {
     description:
       "KV pools outside the engines, such as LMCache's. A block in a pool counts as cached for each engine that uses the pool.",

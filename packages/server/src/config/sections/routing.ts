@@ -12,7 +12,7 @@ export const policy = policyOf(
 );
 
 export const plugins = list(filePath("A JavaScript module that exports `policies` or `hooks`."), {
-  description: "Modules with policies and hooks of your own. They run inside the router, with all its rights.",
+  description: "Plugins: modules with custom policies and hooks. They run inside the router, with all its permissions.",
   maxItems: 32,
 });
 
@@ -39,7 +39,7 @@ export const pools = list(
       default: false,
     }),
     "scale-from-zero": section(
-      "Requests for the pool while none of its engines is up, as when it has been scaled to zero.",
+      "Requests of the pool while none of its engines is up, for example after scaling to zero.",
       {
         hold: duration({
           description:
@@ -54,7 +54,7 @@ export const pools = list(
   { description: "Settings for some models. The first pool with a matching pattern applies.", maxItems: 1_000 },
 );
 
-export const models = section("Model names that clients may use in addition to those that engines serve.", {
+export const models = section("Model names for clients, in addition to those of engines.", {
   adapters: map(
     section("A LoRA adapter.", {
       model: modelName("Base model of the adapter. Every engine that serves it can load the adapter."),
@@ -71,7 +71,7 @@ export const models = section("Model names that clients may use in addition to t
   ),
   "max-loaded-adapters": integer({
     description:
-      "Most of `models.adapters` that an engine has loaded at once. For one more, the least recently used one that no request uses is unloaded; if there is none, another engine is chosen.",
+      "Maximum `models.adapters` loaded in one engine. For another one, the least recently used idle adapter is unloaded; without an idle adapter, another engine is chosen.",
     minimum: 1,
     maximum: 200,
     default: 128,
@@ -136,7 +136,7 @@ export const forwardPaths = list(
 const tokens = { minimum: 1, maximum: 10_000_000 };
 
 export const disaggregation = section(
-  "When one engine computes the prompt and another one generates the answer. Both need `kv-transfer`.",
+  "Disaggregation: prefill on one engine, decode on another. Both need `kv-transfer`.",
   {
     "threshold-tokens": Type.Optional(
       integer({
@@ -157,7 +157,7 @@ export const disaggregation = section(
     }),
     "apply-role-balance": flag({
       description:
-        "Assign each engine of role `both` that supports `kv-transfer` to prefill or decode, as many to each as the recent mix of requests needs.",
+        "Role balancing: assign each engine of role `both` with `kv-transfer` to prefill or decode, by the recent mix of requests.",
       default: false,
     }),
   },

@@ -11,7 +11,7 @@ const objective = (options: { readonly description: string; readonly default?: s
   );
 
 export const slo = section(
-  "Service level objectives: what answers are measured against, as goodput, and what `predicted_latency` weighs by. No request is refused for them.",
+  "Service level objectives: the basis of goodput and of the weights of `predicted_latency`. No request is rejected for them.",
   {
     ttft: objective({
       description:

@@ -39,7 +39,9 @@ async function expectUnharmed({ routers }: Fleet): Promise<void> {
     const { members } = await router.mesh();
     const others = members.filter((member) => routers.some(({ id }) => id === member.router));
     expect(others.map(({ state, isLinked }) => [state, isLinked])).toEqual([["alive", true]]);
-    const ends = router.log().filter(({ msg, router: of }) => msg.startsWith("the link") && of !== "stranger");
+    const ends = router
+      .log()
+      .filter(({ msg, router: of }) => msg.startsWith("router link closed") && of !== "stranger");
     expect(ends.filter(({ why }) => why !== "replaced")).toEqual([]);
   }
   await waitFor(() => haveEqualFacts(routers), { what: "equal facts" });

@@ -77,7 +77,7 @@ test.runIf(hasRedisServer("an upgrade with Redis"))(
         ran.add(again);
         await waitFor(async () => (await fetch(`${again.url}/readyz`)).ok, { what: `${id} ready`, deadlineMs: 30_000 });
         if (checkout === newer && routers.size > 0 && !(await meetsAny(again, routers))) {
-          const says = (): boolean => again.log().some(({ msg }) => msg.includes("share nothing"));
+          const says = (): boolean => again.log().some(({ msg }) => msg.includes("nothing is shared"));
           await waitFor(says, { what: "word of routers that nothing is shared with" });
         }
         routers.set(id, again);

@@ -70,7 +70,7 @@ test("the version, for people and for programs", async () => {
 
 const mistakes: readonly (readonly [readonly string[], RegExp])[] = [
   [[], /^Usage: espalier/],
-  [["workers", "list"], /error: espalier: "workers" is not one of serve, .*; it is named engines now/],
+  [["workers", "list"], /error: espalier: "workers" is not one of serve, .*; renamed to engines/],
   [["servve"], /error: unknown command 'servve'\n\(Did you mean serve\?\)/],
   [["serve", "--listen-prot", "1"], /error: unknown option '--listen-prot'\n\(Did you mean .*--listen-port/],
   [["replay"], /error: required option '--trace <file>' not specified/],

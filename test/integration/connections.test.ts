@@ -50,7 +50,7 @@ test("the connection past the bound is told so with 503 and a time to come again
   const page = await router.metrics();
   expect(page.sum("espalier_refused_connections_total", { listener: "clients", how: "answered" })).toBe(2);
   const linesWith = (part: string) => router.lines.filter(({ message }) => message.startsWith(part));
-  expect(linesWith("connections are refused")).toMatchObject([{ level: "warn", fields: { max: 2 } }]);
+  expect(linesWith("connection limit reached")).toMatchObject([{ level: "warn", fields: { max: 2 } }]);
 
   for (const { socket } of kept) socket.destroy();
   await waitFor(async () => (await openAt(router)) === 0, { what: "no connections" });

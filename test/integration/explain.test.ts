@@ -237,7 +237,7 @@ test("where two engines would serve it, both are named", async () => {
     thresholdTokens: 128,
   });
   expect(long.choice?.key).toBe(decode);
-  expect(long.leftOut).toEqual([{ key: prefill, reasons: ["its role is prefill: it serves no request alone"] }]);
+  expect(long.leftOut).toEqual([{ key: prefill, reasons: ["role prefill: serves no request alone"] }]);
   expect((await explain(router, chat())).split).toEqual({
     reason: "below_threshold",
     pair: null,

@@ -76,7 +76,7 @@ const scorerThat = (body: string): string =>
 describe("a plugin that is broken is refused with what to do", () => {
   test.each<readonly [string, string | undefined, RegExp]>([
     ["that is not there", undefined, /file not found; relative paths start at the configuration file's folder/],
-    ["with a mistake", "export const = 1;", /cannot be loaded: .*; `node .*broken.mjs` shows where/],
+    ["with a mistake", "export const = 1;", /cannot be loaded: .*; run `node .*broken.mjs` for details/],
     ["that throws", 'throw new Error("no database");', /cannot be loaded: no database/],
     ["without what is used", "export default {};", /exports neither `policies` nor `hooks`; add a named export/],
     [
@@ -94,7 +94,7 @@ describe("a plugin that is broken is refused with what to do", () => {
     [
       "with another hook",
       "export const hooks = { onEnd() {} };",
-      /hooks.onEnd is none of onRequest, onDecision, onAnswer/,
+      /hooks.onEnd is not one of onRequest, onDecision, onAnswer/,
     ],
     ["with a hook that is none", "export const hooks = { onAnswer: 1 };", /hooks.onAnswer must be a function/],
   ])("one %s", async (_, source, message) => {
@@ -110,7 +110,7 @@ describe("a plugin that is broken is refused with what to do", () => {
     });
     const plugins = await loadPlugins(config.plugins);
     expect(() => createRouter({ config, logger: createRecordingLogger(), ...plugins })).toThrow(
-      /policy: "short_que" is none of .*, short_queue$/,
+      /policy: "short_que" is not one of .*, short_queue$/,
     );
   });
 });
@@ -200,7 +200,7 @@ test("hooks that throw or hang lose no request; they are counted, and logged onc
     { what: "hooks that hang to be counted" },
   );
   expect(failures).toEqual([6, 3, 3, 3]);
-  const logged = router.lines.filter(({ message }) => message.startsWith("a hook failed"));
+  const logged = router.lines.filter(({ message }) => message.startsWith("hook failed"));
   expect(new Set(logged.map(({ fields }) => fields.hook)).size).toBe(logged.length);
 });
 
@@ -275,5 +275,5 @@ test("a policy that fails while the router serves is replaced by the fewest requ
   for (let sent = 0; sent < 3; sent++) expect((await ask(router)).status).toBe(200);
   const page = await router.metrics();
   expect(page.sum("espalier_decisions_total", { policy: "mine", reason: "policy_failed" })).toBe(3);
-  expect(router.lines.filter(({ message }) => message.startsWith("a policy failed"))).toHaveLength(1);
+  expect(router.lines.filter(({ message }) => message.startsWith("policy failed"))).toHaveLength(1);
 });

@@ -281,7 +281,7 @@ test.each([
     await waitFor(async () => (await lost("failed")) >= batch * 64, { what: "a batch given up", deadlineMs: 20_000 });
   }
 
-  const warnings = router.lines.filter(({ message }) => message.includes("spans are lost"));
+  const warnings = router.lines.filter(({ message }) => message.includes("spans lost"));
   expect(warnings).toHaveLength(1);
   expect(await lost("sent")).toBe(0);
 });

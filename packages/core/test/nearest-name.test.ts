@@ -37,6 +37,6 @@ test("only the first 100 letters are compared", () => {
 });
 
 test("what was renamed has its name of today, where there is one of that name", () => {
-  expect(didYouMean("patience", ["max-cold-wait", "patient"])).toBe("; it is named max-cold-wait now");
+  expect(didYouMean("patience", ["max-cold-wait", "patient"])).toBe("; renamed to max-cold-wait");
   expect(didYouMean("patience", ["patient"])).toBe("; did you mean patient?");
 });

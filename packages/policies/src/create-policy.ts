@@ -62,7 +62,7 @@ export function createPolicy(
   }
   if (!Object.hasOwn(definitions, name)) {
     const names = [...policyNames, ...Object.keys(custom)].join(", ");
-    throw new EspalierError("config_invalid", `policy: "${name}" is none of ${names}`, { param: "policy" });
+    throw new EspalierError("config_invalid", `policy: "${name}" is not one of ${names}`, { param: "policy" });
   }
   const definition = definitions[name as PolicyName];
   const policy = definition.create(readOptions(name, definition, options));

@@ -46,7 +46,7 @@ export function share(option: Described): CheckedOption {
 export const foreignRequestTokens = amount({
   name: "foreign-request-tokens",
   default: 1_024,
-  meaning: "What a queued request of a client outside the fleet is taken to weigh, in tokens.",
+  meaning: "Assumed size of a queued request from a client outside the fleet, in tokens.",
 });
 
 /** For policies that hash to a ring. */
@@ -56,14 +56,14 @@ export const ringOptions: readonly CheckedOption[] = [
     default: 1.25,
     range: "0, or 1 or more",
     accepts: (value) => value === 0 || (value >= 1 && value < Number.POSITIVE_INFINITY),
-    meaning: "How far above its even share of the requests in flight an engine may go; 0 removes the bound.",
+    meaning: "Maximum requests in flight of an engine, as a multiple of its even share; 0 removes the bound.",
   },
   {
     name: "points-per-weight",
     default: 160,
     range: "a whole number from 1 to 4096",
     accepts: (value) => Number.isInteger(value) && value >= 1 && value <= 4_096,
-    meaning: "Points on the ring of an engine of weight 1. More points spread the keys more evenly.",
+    meaning: "Points on the ring for an engine of weight 1. More points distribute keys more evenly.",
   },
 ];
 
@@ -75,20 +75,24 @@ export const tierCreditOptions: readonly CheckedOption[] = [
   share({
     name: "cpu-credit",
     default: defaultTierCredits.cpu,
-    meaning: "What a matched token in an engine's CPU memory is worth, as a share of one in its GPU.",
+    meaning: "Value of a matched token in an engine's CPU memory, relative to one in its GPU.",
   }),
-  share({ name: "disk-credit", default: defaultTierCredits.disk, meaning: "The same for one on an engine's disk." }),
+  share({
+    name: "disk-credit",
+    default: defaultTierCredits.disk,
+    meaning: "Value of a matched token on an engine's disk, relative to one in its GPU.",
+  }),
   share({
     name: "external-credit",
     default: defaultTierCredits.external,
-    meaning: "The same for one in a pool outside the engine.",
+    meaning: "Value of a matched token in a pool outside the engine, relative to one in its GPU.",
   }),
 ];
 
 /** The same for policies that learn how long fetching takes. */
 export const believedCreditOptions: readonly CheckedOption[] = tierCreditOptions.map((option) => ({
   ...option,
-  meaning: `${option.meaning} Believed until it is learned.`,
+  meaning: `${option.meaning} Used until transfer times are learned.`,
 }));
 
 export function tierCredits(option: (name: string) => number): TierCredits {

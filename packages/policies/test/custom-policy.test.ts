@@ -50,7 +50,7 @@ test.each<readonly [string, unknown, string]>([
 
 test("it takes no options, and an unknown name lists it among the others", () => {
   expect(() => createPolicy("warm_first", { "load-factor": 2 }, { custom })).toThrow("has no such option");
-  expect(() => createPolicy("warm_fist", {}, { custom })).toThrow(/"warm_fist" is none of random, .*, warm_first$/);
+  expect(() => createPolicy("warm_fist", {}, { custom })).toThrow(/"warm_fist" is not one of random, .*, warm_first$/);
 });
 
 test.each<readonly [string, CustomPolicy]>([

@@ -150,7 +150,10 @@ describe("a configuration file that becomes blank", () => {
     await reloader.start();
     for (const blank of ["", " \n", "# engines\n", "---\n"]) {
       await written(blank);
-      expect(reloader.last?.error).toMatchObject({ code: "config_invalid", message: expect.stringContaining("blank") });
+      expect(reloader.last?.error).toMatchObject({
+        code: "config_invalid",
+        message: expect.stringContaining("became empty"),
+      });
       expect(live.current.engines.map(({ id }) => id)).toEqual(["a:1"]);
     }
     expect(logger.lines.map(({ level }) => level)).toEqual(["error"]);

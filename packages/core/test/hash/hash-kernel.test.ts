@@ -40,7 +40,7 @@ test("without WebAssembly JavaScript hashes, with the same results", async () =>
 
 test("asking for WebAssembly where it is switched off is an error", async () => {
   const { createBlockHasher } = await withoutWebAssembly();
-  expect(() => createBlockHasher({ kernel: "wasm" })).toThrow("WebAssembly is switched off");
+  expect(() => createBlockHasher({ kernel: "wasm" })).toThrow("WebAssembly is disabled");
 });
 
 test("a processor that is not little-endian is refused", () => {

@@ -28,24 +28,24 @@ const roundingErrorTokens = 1e-6;
  */
 export const affinityFilter: PolicyDefinition = {
   summary:
-    "Of the engines that hold most of the prompt, the one with the least prefill. That is the prompt tokens in flight " +
-    "there that have to be computed and are not answered yet, and those of the prompt in hand that its cache lacks. " +
-    "Of all engines, where none holds it or where the prompts in flight at those that do take much longer than " +
-    "elsewhere. Equals at random by weight.",
+    "Least prefill among the engines that cache most of the prompt. Prefill counts the uncached tokens of " +
+    "prompts in flight and of the request itself. All engines compete if none caches the prompt, or if the " +
+    "backlog of those that do exceeds the best other engine's by `max-ttft-penalty-ms`. Ties are random by " +
+    "weight.",
   source: "llm-d's prefix-cache-affinity-filter with its token-load-scorer, August 2026",
   readsPrefixes: true,
   options: [
     share({
       name: "affinity-threshold",
       default: 0.8,
-      meaning: "The share of the prompt from which on an engine holds it.",
+      meaning: "Cached share of the prompt from which an engine counts as holding it.",
     }),
     amount({
       name: "max-ttft-penalty-ms",
       default: 18_000,
       meaning:
-        "Milliseconds by which the prompts in flight at those that hold the prompt may take longer than at the best other " +
-        "engine; 0 removes the bound.",
+        "Maximum extra backlog of engines that hold the prompt over the best other engine, in milliseconds; 0 " +
+        "removes the bound.",
     }),
     {
       name: "prefill-tokens-per-second",
@@ -53,8 +53,8 @@ export const affinityFilter: PolicyDefinition = {
       range: "1 or more",
       accepts: (value) => value >= 1 && value < Number.POSITIVE_INFINITY,
       meaning:
-        "Prefill of an engine of weight 1, by which those milliseconds are reckoned. The default is llm-d's, for a model " +
-        "of 32 billion parameters on two H100.",
+        "Prefill speed of an engine of weight 1, for the conversion of backlog to milliseconds. The default is " +
+        "llm-d's, for a model of 32 billion parameters on two H100.",
     },
     foreignRequestTokens,
     ...tierCreditOptions,

@@ -6,7 +6,7 @@ import { createLeastCostPicker } from "../pickers/least-cost.ts";
 import { weightedOnly, weightOf } from "../weights.ts";
 
 export const roundRobin: PolicyDefinition = {
-  summary: "Every engine in turn; an engine of weight 2 has two turns, spread evenly.",
+  summary: "Engines in rotation, smoothly by weight.",
   source: "baseline; smooth weighted rotation as in nginx",
   readsPrefixes: false,
   options: [],
@@ -15,7 +15,7 @@ export const roundRobin: PolicyDefinition = {
 };
 
 export const random: PolicyDefinition = {
-  summary: "Any engine, with a probability in proportion to its weight.",
+  summary: "A random engine, in proportion to weights.",
   source: "baseline",
   readsPrefixes: false,
   options: [],
@@ -23,7 +23,7 @@ export const random: PolicyDefinition = {
 };
 
 export const powerOfTwo: PolicyDefinition = {
-  summary: "Two engines at random, then the one with fewer requests in flight for its weight.",
+  summary: "The engine with fewer requests in flight per weight of two random ones.",
   source: "Mitzenmacher 2001; SGLang and vLLM routers",
   readsPrefixes: false,
   options: [],
@@ -37,7 +37,7 @@ export const powerOfTwo: PolicyDefinition = {
 };
 
 export const leastConnections: PolicyDefinition = {
-  summary: "The engine with the fewest requests in flight for its weight; equals at random.",
+  summary: "Fewest requests in flight per weight; ties are random.",
   source: "baseline",
   readsPrefixes: false,
   options: [],
@@ -51,7 +51,7 @@ export const leastConnections: PolicyDefinition = {
 };
 
 export const leastTokens: PolicyDefinition = {
-  summary: "The engine with the fewest tokens waiting for prefill or being decoded, for its weight; equals at random.",
+  summary: "Fewest tokens in prefill and decode per weight; ties are random.",
   source: "token-aware routing",
   readsPrefixes: false,
   options: [foreignRequestTokens],

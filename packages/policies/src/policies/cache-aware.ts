@@ -15,23 +15,23 @@ import { countingWeight, weightedOnly } from "../weights.ts";
  */
 export const cacheAware: PolicyDefinition = {
   summary:
-    "While the loads of engines are far apart, the engine with the fewest requests in flight. Else the one with the " +
-    "longest part of the prompt in its cache, if that is long enough. Else again the one with the fewest requests in " +
-    "flight, or, as in older versions, the one whose cache holds least.",
-  source: "the routers of SGLang and SMG, whose flags have the names of the first three options",
+    "While loads are imbalanced: fewest requests in flight. Otherwise: the longest cached prefix, if above " +
+    "`cache-threshold`. Without such a match: fewest requests in flight, or, as in older versions, the emptiest " +
+    "cache.",
+  source: "SGLang's router and SMG; the first three options are named like their flags",
   readsPrefixes: true,
   options: [
     share({
       name: "cache-threshold",
       default: 0.3,
-      meaning: "The share of the prompt of which more than this must be in an engine's cache for the match to decide.",
+      meaning: "Share of the prompt that a match must exceed to decide.",
     }),
     amount({
       name: "balance-abs-threshold",
       default: 64,
       meaning:
-        "Loads are far apart when the highest exceeds the lowest by more than this many requests in flight, " +
-        "at weight 1,",
+        "Loads are imbalanced if the highest exceeds the lowest by more than this many requests in flight, at weight " +
+        "1,",
     }),
     amount({
       name: "balance-rel-threshold",
@@ -44,8 +44,8 @@ export const cacheAware: PolicyDefinition = {
       range: "0 or 1",
       accepts: (value) => value === 0 || value === 1,
       meaning:
-        "1: a prompt without such a match goes where the cache holds least, as in SGLang 0.4; 0: to the fewest requests in " +
-        "flight.",
+        "Target of a prompt without a match: 1 for the emptiest cache, as in SGLang 0.4; 0 for the fewest requests " +
+        "in flight.",
     },
     ...tierCreditOptions,
   ],

@@ -19,12 +19,10 @@ const roundingErrorBlocks = 1e-6;
  */
 export const dynamo: PolicyDefinition = {
   summary:
-    "The engine with the fewest blocks in prefill and decode, for its weight. Prefill: prompts that wait there and " +
-    "the one in hand, less what its caches are credited with. Decode: prompt blocks of all requests in flight there, " +
-    "each counted once, and those of the prompt in hand that would be new among them. Equals at random by weight; " +
-    "with a temperature all are drawn, the likelier the fewer blocks. Each router counts blocks once among its own " +
-    "requests. Those of other routers are added as they say, so a block that requests of several routers have counts " +
-    "once for each.",
+    "Fewest blocks in prefill and decode per weight. Prefill: waiting prompts and the request, less cache " +
+    "credits. Decode: distinct prompt blocks of the requests in flight, plus the request's new ones. Ties are " +
+    "random by weight; with a temperature, engines are sampled by cost. Blocks are distinct per router: a block " +
+    "shared by requests of several routers counts once for each.",
   source: "the cost function of NVIDIA Dynamo's KV router: overlap credits per tier, prefill load scale, temperature",
   readsPrefixes: true,
   readsActiveBlocks: true,
@@ -32,21 +30,21 @@ export const dynamo: PolicyDefinition = {
     amount({
       name: "prefill-load-scale",
       default: 1,
-      meaning: "What a block of prefill costs beside one of decode.",
+      meaning: "Cost of a block of prefill, relative to one of decode.",
     }),
     amount({
       name: "temperature",
       default: 0,
       meaning:
-        "0 takes the lowest cost. Above it engines are drawn: the one of the highest cost is exp(1 / temperature) times " +
-        "less likely than the one of the lowest.",
+        "Sampling temperature. 0 takes the lowest cost. Above 0, the engine of the highest cost is exp(1 / " +
+        "temperature) times less likely than the one of the lowest.",
     }),
     {
       name: "block-size",
       default: 16,
       range: "a whole number from 1 to 65536",
       accepts: (value) => Number.isInteger(value) && value >= 1 && value <= 65_536,
-      meaning: "Tokens in a block.",
+      meaning: "Tokens per block.",
     },
     foreignRequestTokens,
     ...tierCreditOptions,

@@ -20,67 +20,66 @@ const roundingError = 1e-9;
  */
 export const eppWeighted: PolicyDefinition = {
   summary:
-    "The engine with the highest weighted sum of scores from 0 to 1; equals at random by weight. Costs are that sum " +
-    "with a minus. A score with weight 0 is not taken; an engine that does not report what a score needs has the " +
-    "others' mean.",
+    "Highest weighted sum of scores from 0 to 1; ties are random by weight. The cost is the negative sum. Scores " +
+    "of weight 0 are skipped; an engine without the metric of a score gets the mean of the others.",
   source:
-    "the endpoint picker of the Gateway API Inference Extension and llm-d: each option ending in -weight has the " +
-    "name of their scorer",
+    "endpoint picker of the Gateway API Inference Extension and llm-d; each option ending in -weight is named " +
+    "after its scorer",
   readsPrefixes: true,
   metricsEveryMs: 50,
   options: [
     amount({
       name: "queue-weight",
       default: 2,
-      meaning: "Of the queue that an engine reports: 1 for the shortest, 0 for the longest.",
+      meaning: "Weight of the queue that an engine reports: 1 for the shortest, 0 for the longest.",
     }),
     amount({
       name: "kv-cache-utilization-weight",
       default: 2,
-      meaning: "Of the free share of an engine's KV blocks.",
+      meaning: "Weight of the free share of an engine's KV blocks.",
     }),
     amount({
       name: "prefix-cache-weight",
       default: 3,
-      meaning: "Of the share of the prompt that is in an engine's cache.",
+      meaning: "Weight of the cached share of the prompt.",
     }),
     {
       name: "max-prefix-tokens",
       default: 131_072,
       range: "1 or more",
       accepts: (value) => value >= 1 && value < Number.POSITIVE_INFINITY,
-      meaning: "Tokens at the beginning of a prompt of which that share is taken; llm-d's `maxPrefixTokensToMatch`.",
+      meaning: "Tokens at the start of a prompt for the cached share; llm-d's `maxPrefixTokensToMatch`.",
     },
     amount({
       name: "active-request-weight",
       default: 0,
-      meaning: "Of the requests in flight: 1 for none, 0 for the most.",
+      meaning: "Weight of the requests in flight: 1 for none, 0 for the maximum.",
     }),
     amount({
       name: "token-load-weight",
       default: 0,
-      meaning: "Of the prefill in flight and of the prompt in hand: 1 for none, 0 from `token-load-threshold` on.",
+      meaning: "Weight of the prefill in flight and of the request: 1 for none, 0 from `token-load-threshold`.",
     }),
     amount({
       name: "no-hit-lru-weight",
       default: 0,
       meaning:
-        "Of the order in which engines last took a prompt that no cache had: 1 for the longest ago, 0 for the last; " +
-        "0.5 for all when a cache has a part of the prompt.",
+        "Weight of the time since an engine's last uncached prompt: 1 for the longest, 0 for the shortest; 0.5 for " +
+        "all if a cache holds part of the prompt.",
     }),
     amount({
       name: "lora-affinity-weight",
       default: 0,
       meaning:
-        "Of how an engine stands to the LoRA adapter that is asked for: 1 when it is loaded, 0.8 with a free slot, 0.6 " +
-        "when requests for it wait, 0 else. One that no engine has counts as loaded where its name's hash says.",
+        "Weight of the state of the requested LoRA adapter: 1 if loaded, 0.8 with a free slot, 0.6 with requests " +
+        "waiting for it, else 0. An adapter without an engine counts as loaded where the hash of its name points.",
     }),
     {
       name: "token-load-threshold",
       default: 4_194_304,
       range: "1 or more",
       accepts: (value) => value >= 1 && value < Number.POSITIVE_INFINITY,
-      meaning: "Tokens at an engine of weight 1 from which on its token load scores 0.",
+      meaning: "Tokens at an engine of weight 1 from which its token load scores 0.",
     },
     foreignRequestTokens,
     ...tierCreditOptions,

@@ -14,8 +14,8 @@ const sessionSeed = 0x5e551047;
 
 export const consistentHashing: PolicyDefinition = {
   summary:
-    "The engine at the session key's place on a hash ring, or the next one that is not above its share of the load. " +
-    "Without a session key: the engine with the fewest requests in flight.",
+    "The engine of the session key on a hash ring, or the next one below its load bound. Without a session key: " +
+    "fewest requests in flight.",
   source: "vLLM Router session affinity; bounded loads by Mirrokni, Thorup and Zadimoghaddam 2016",
   readsPrefixes: false,
   options: ringOptions,
@@ -38,8 +38,8 @@ const prefixSeed = 0x9e11ad2f;
 
 export const prefixHash: PolicyDefinition = {
   summary:
-    "The engine at the place of the prompt's beginning on a hash ring, or the next one that is not above its share of " +
-    "the load. For a prompt shorter than a block: the engine with the fewest requests in flight.",
+    "The engine of the prompt prefix on a hash ring, or the next one below its load bound. For a prompt shorter " +
+    "than a block: fewest requests in flight.",
   source: "KubeAI's PrefixHash; bounded loads by Mirrokni, Thorup and Zadimoghaddam 2016",
   readsPrefixes: true,
   options: [
@@ -48,8 +48,7 @@ export const prefixHash: PolicyDefinition = {
       default: 256,
       range: "a whole number from 1 to 65536",
       accepts: (value) => Number.isInteger(value) && value >= 1 && value <= 65_536,
-      meaning:
-        "How many tokens at the start of a prompt are hashed, in full blocks: prompts that share them share an engine.",
+      meaning: "Tokens at the start of a prompt that are hashed, in full blocks.",
     },
     ...ringOptions,
   ],

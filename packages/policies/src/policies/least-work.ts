@@ -15,26 +15,23 @@ const requestTokens = 16;
 
 export const leastWork: PolicyDefinition = {
   summary:
-    "The engine with the least prefill before the first token of the answer, for its weight. That is the prompt " +
-    "tokens that wait there, and those of the prompt in hand that its cache lacks. A LoRA adapter that has to be " +
-    "loaded counts as more. Near equals by the fewest requests in flight, then at random. With other routers beside " +
-    "this one, engines count as filled up evenly by what those send unseen, and equals are drawn.",
-  source: "least prompt-work left, with the work that caches save taken off",
+    "Least prefill before the first token, per weight: the uncached tokens of waiting prompts and of the " +
+    "request, plus the load time of a LoRA adapter. Near ties go to the fewest requests in flight, then are " +
+    "random. In a mesh, the load that peers have not reported yet is estimated, and near ties are random.",
+  source: "least work left, less cached tokens",
   readsPrefixes: true,
   options: [
     amount({
       name: "near-tie-tokens",
       default: 64,
       meaning:
-        "Tokens of prefill, at weight 1, by which engines may differ and count as equal. The default takes less time " +
-        "than a step of decoding.",
+        "Difference in prefill tokens, at weight 1, up to which engines count as equal. The default takes less time " +
+        "than a decode step.",
     }),
     amount({
       name: "adapter-load-tokens",
       default: 1_024,
-      meaning:
-        "What loading a LoRA adapter costs an engine, in tokens of prefill; an adapter that has to be given up for it " +
-        "counts as much again.",
+      meaning: "Cost of loading a LoRA adapter, in prefill tokens; doubled if another adapter must be unloaded.",
     }),
     foreignRequestTokens,
     ...tierCreditOptions,

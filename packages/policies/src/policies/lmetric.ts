@@ -12,9 +12,8 @@ const roundingError = 1e-6;
 
 export const lmetric: PolicyDefinition = {
   summary:
-    "The engine with the lowest product of two numbers, both for its weight. One is the prefill that there would be: " +
-    "waiting prompts, and what its cache lacks of the one in hand. The other is the requests that there would be. " +
-    "Equals at random by weight.",
+    "Lowest product of prefill tokens (waiting prompts and the uncached part of the request) and requests in " +
+    "flight, both per weight and including the request. Ties are random by weight.",
   source: "LMetric, Zhang et al. 2026 (arXiv 2603.15202)",
   readsPrefixes: true,
   options: [foreignRequestTokens, ...tierCreditOptions],

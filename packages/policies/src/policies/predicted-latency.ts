@@ -37,19 +37,18 @@ const stallMs = 2_000;
 
 export const predictedLatency: PolicyDefinition = {
   summary:
-    "The engine that answers first, what that costs others counted in. First comes the time until the prompts before " +
-    "this one are computed there, by dead reckoning, and until its batch has a place. Then the prompt's own time, " +
-    "which counts the more the busier the engines are, the more answers it holds up, and the stricter `slo.tpot` is. Then the time to bring its " +
-    "blocks back from slower memory, and a price for the KV blocks that it holds where few are left. What many " +
-    "prompts begin with is copied to another engine once they have paid for that by what they would have saved there. " +
-    "No engine gets more while it has 16 requests in flight more than three times the mean. Times are learned from answers; credits are what is believed of slower memory before. A cold prompt leaves the " +
-    "engines that its router owns only for one that is better by 20 ms, and by the time that other routers are away. " +
-    "What a round trip to an engine takes longer than to the nearest one counts as well, from 2 ms on. While engines nearby have " +
-    "memory and no prompts to compute it counts up to five times, because later turns of a conversation take the way again. " +
-    "Near equals, and other routers beside this one, as for least_work.",
+    "Lowest predicted latency, including the delay of other requests. The cost adds up, in milliseconds: " +
+    "dead-reckoned backlog and the wait for a batch slot; the uncached prefill of the request, weighted by " +
+    "engine load, stalled answers and `slo.tpot`; block transfers from slower memory; a price for KV blocks " +
+    "where few are free; and network round trips above the nearest engine's, from 2 ms. Round trips weigh up to " +
+    "five times while nearby engines have free memory and no prefill backlog, because later turns repeat them. " +
+    "Popular prefixes are copied to another engine once the delay without the copy equals its cost. A guard " +
+    "rail excludes engines with 16 requests in flight above three times the mean. Times are learned from answers; credits apply until transfer times are learned. A cold prompt leaves " +
+    "the engines owned by its router only for a gain of 20 ms plus the lag of peers. Near ties and peer load are " +
+    "handled as in least_work.",
   source:
-    "dead-reckoned backlog and s / (1 - rho), found by simulation; learned rates; ski rental for copies (Karlin et al., " +
-    "1988); bounded loads (Mirrokni et al., 2016)",
+    "dead-reckoned backlog and s / (1 - rho), by simulation; learned rates; ski rental for copies (Karlin et " +
+    "al., 1988); bounded loads (Mirrokni et al., 2016)",
   readsPrefixes: true,
   costsAreMs: true,
   options: [foreignRequestTokens, ...believedCreditOptions],

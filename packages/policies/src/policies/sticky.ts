@@ -11,10 +11,9 @@ const maxIdleSeconds = 86_400;
 
 export const sticky: PolicyDefinition = {
   summary:
-    "The engine to which the session is bound: at first the one that least_work takes, and that one again wherever in the " +
-    "fleet of routers the session goes on. It moves when its engine is gone or has too many requests in flight, to the " +
-    "engine that least_work takes then. Without a session key as least_work.",
-  source: "SMG's manual policy and NVIDIA Dynamo's session affinity; bounded loads as for consistent_hashing",
+    "The engine bound to the session, at every router. least_work chooses it for the first turn, and again if " +
+    "the engine is gone or overloaded. Without a session key: least_work.",
+  source: "SMG's manual policy and NVIDIA Dynamo's session affinity; bounded loads as in consistent_hashing",
   readsPrefixes: true,
   options: [
     {
@@ -22,7 +21,7 @@ export const sticky: PolicyDefinition = {
       default: 14_400,
       range: `a number from 1 to ${maxIdleSeconds}`,
       accepts: (value) => value >= 1 && value <= maxIdleSeconds,
-      meaning: "How long a session without requests stays bound; at least three quarters of it.",
+      meaning: "Lifetime of the binding of an idle session; it may end after three quarters of it.",
     },
     {
       name: "session-load-factor",
@@ -30,14 +29,13 @@ export const sticky: PolicyDefinition = {
       range: "0, or 1 or more",
       accepts: (value) => value === 0 || (value >= 1 && value < Number.POSITIVE_INFINITY),
       meaning:
-        "How far above its even share of the requests in flight an engine may go before its sessions move; 0 removes the " +
-        "bound.",
+        "Maximum requests in flight of an engine, as a multiple of its even share, before its sessions move; 0 " +
+        "removes the bound.",
     },
     amount({
       name: "session-free-requests",
       default: 8,
-      meaning:
-        "Requests in flight at an engine of weight 1 with fewer of which it keeps its sessions whatever others have.",
+      meaning: "Requests in flight of an engine of weight 1 below which its sessions never move.",
     }),
     ...leastWork.options,
   ],

@@ -140,7 +140,9 @@ test("settings that make no sense are refused", () => {
   expect(() => createRig({ settings: { classes: many(maxClasses + 1) } })).toThrow(RangeError);
   expect(() => createRig({ settings: { classes: [] } })).toThrow(RangeError);
   expect(() => createRig({ settings: { defaultClass: "none" } })).toThrow(/no class none/);
-  expect(() => createRig({ settings: { classes: [testClass("default"), testClass("default")] } })).toThrow(/one name/);
+  expect(() => createRig({ settings: { classes: [testClass("default"), testClass("default")] } })).toThrow(
+    /share a name/,
+  );
   expect(() => createRig({ settings: { classes: [testClass("default", { share: 1.01 })] } })).toThrow(/shares/);
   expect(() => createRig({ settings: { classes: [testClass("default", { share: -0.1 })] } })).toThrow(/shares/);
   expect(() => createRig({ settings: { classes: [testClass("default", { maxPendingTokens: 0 })] } })).toThrow(/token/);

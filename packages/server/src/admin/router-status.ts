@@ -40,7 +40,9 @@ export const goodputCounts = closed({
   kept: Type.Integer(),
   missed: Type.Integer(),
   ttftMs: objective("Objective for the time to first token of the latest request, in milliseconds; null without one."),
-  tpotMs: objective("Objective for the time per output token of the latest request, in milliseconds; null without one."),
+  tpotMs: objective(
+    "Objective for the time per output token of the latest request, in milliseconds; null without one.",
+  ),
 });
 
 const pickerAddresses = closed({ address: Type.String(), healthAddress: Type.String() });

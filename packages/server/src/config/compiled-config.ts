@@ -78,13 +78,11 @@ function warningsOf(tree: ConfigTree, engines: readonly EngineSpec[]): string[] 
     warnings.push("No engines are configured; the router is not ready until some are added.");
   }
   if (tree["api-keys"].length === 0 && !isLoopback(tree.listen.host)) {
-    warnings.push(
-      `api-keys is empty: every client that reaches ${tree.listen.host}:${tree.listen.port} can use the engines.`,
-    );
+    warnings.push(`${tree.listen.host}:${tree.listen.port} accepts every client: api-keys is empty.`);
   }
   if (!tree["engine-tls"].verify) warnings.push("Engine certificates are not verified: engine-tls.verify is false.");
   for (const { url } of engines.filter((engine) => engine.url.endsWith("/v1"))) {
-    warnings.push(`The router adds /v1/models to the URL. Remove /v1 from the end of ${url}.`);
+    warnings.push(`The router requests ${url}/v1/models. Remove /v1 from the end of ${url}.`);
   }
   return [...warnings, ...overflowWarnings(tree)];
 }

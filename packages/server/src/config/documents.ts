@@ -69,25 +69,76 @@ function describe({ description, aliases }: Setting): string {
 }
 
 function renderTable(rows: readonly Setting[]): string {
-  const lines = rows.map((setting) => {
-    const { outside, isRequired } = setting;
-    const standard = defaultText(setting);
-    const cells = [
-      `\`${settingPath(setting)}\``,
-      typeText(setting).replace(/(?<=\bone of )[\w.-]+(?:, [\w.-]+)*/, (values) => values.replace(/[\w.-]+/g, "`$&`")),
-      standard === undefined ? (isRequired ? "required" : "none") : `\`${standard}\``,
-      outside ? `\`${outside.variable}\`` : "",
-      outside
-        ? flagNames(outside)
-            .map((flag) => `\`${flag}\``)
-            .join(", ")
-        : "",
-      isReloadable(settingPath(setting)) ? "yes" : "",
-      describe(setting),
-    ];
-    return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
-  });
+  const lines: string[] = [];
+  for (let at = 0; at < rows.length; at += 1) {
+    const first = rows[at]!;
+    const count = repeatedFrom(rows, at);
+    if (count < minRepeated) {
+      lines.push(renderRow(first));
+      continue;
+    }
+    const last = rows[at + count - 1]!;
+    const reload = isReloadable(settingPath(first)) ? "yes" : "";
+    const same = `\`${sectionOf(first)}\` takes the keys \`${first.keys.at(-1)}\` to \`${last.keys.at(-1)}\` of \`${sectionOf(describedAt(first)!)}\`.`;
+    lines.push(`| \`${sectionOf(first)}.*\` |  |  |  |  | ${reload} | ${same} |`);
+    at += count - 1;
+  }
   return `| key | takes | default | variable | flag | reload | meaning |\n|---|---|---|---|---|---|---|\n${lines.join("\n")}\n`;
+}
+
+/** Fewer repeated rows are shown in full. */
+const minRepeated = 5;
+
+const sectionOf = ({ keys }: Setting): string => settingPath({ keys: keys.slice(0, -1) });
+
+/** All that a row says, apart from the section and the names outside the file. */
+const rowKeyOf = (setting: Setting): string =>
+  JSON.stringify([setting.keys.at(-1), typeText(setting), defaultText(setting), describe(setting)]);
+
+/** The settings that are documented for other sections as well: of the shortest path, or the first one. */
+const described: ReadonlyMap<string, Setting> = new Map(
+  [...settings]
+    .sort((a, b) => b.keys.length - a.keys.length || settings.indexOf(b) - settings.indexOf(a))
+    .map((setting) => [rowKeyOf(setting), setting]),
+);
+
+/** The setting of another section that has the same row; undefined for one whose row is its own. */
+function describedAt(setting: Setting): Setting | undefined {
+  const found = described.get(rowKeyOf(setting));
+  return found === setting || setting.outside !== undefined ? undefined : found;
+}
+
+/** The number of rows from here on that another section has in the same order. */
+function repeatedFrom(rows: readonly Setting[], from: number): number {
+  const first = describedAt(rows[from]!);
+  if (first === undefined) return 0;
+  let count = 1;
+  for (; from + count < rows.length; count += 1) {
+    const row = rows[from + count]!;
+    const other = describedAt(row);
+    if (other === undefined || sectionOf(row) !== sectionOf(rows[from]!) || sectionOf(other) !== sectionOf(first))
+      break;
+  }
+  return count;
+}
+
+function renderRow(setting: Setting): string {
+  const { outside, isRequired } = setting;
+  const standard = defaultText(setting);
+  const cells = [
+    `\`${settingPath(setting)}\``,
+    typeText(setting).replace(/(?<=\bone of )[\w.-]+(?:, [\w.-]+)*/, (values) => values.replace(/[\w.-]+/g, "`$&`")),
+    standard === undefined ? (isRequired ? "required" : "none") : `\`${standard}\``,
+    outside ? `\`${outside.variable}\`` : "",
+    outside
+      ? flagNames(outside)
+          .map((flag) => `\`${flag}\``)
+          .join(", ")
+      : "",
+    isReloadable(settingPath(setting)) ? "yes" : "",
+    describe(setting),
+  ];
+  return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
 }
 
 /** JSON Schema (draft 2020-12) of the configuration file, for editors. */

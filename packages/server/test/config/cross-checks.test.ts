@@ -298,7 +298,7 @@ test.each([
 
 test.each([
   ["{ classes: [{ name: a }, { name: a }], default-class: a }", "classes[1].name: a is the name of another class"],
-  ["{ default-class: vip }", "default-class: vip is none of interactive, default, batch, background"],
+  ["{ default-class: vip }", "default-class: vip is not one of interactive, default, batch, background"],
   [
     "{ classes: [{ name: default, share: 0.6 }, { name: b, share: 0.5 }] }",
     "classes: have shares that add up to more than 1",

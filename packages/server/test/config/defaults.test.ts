@@ -413,7 +413,7 @@ test.each([
     /0\.0\.0\.0:8080.*api-keys/,
   ],
   ["there are no engines", "{}", /No engines/],
-  ["an engine's URL ends in /v1", "engines: [http://a:8000/v1/]", /asks for http:\/\/a:8000\/v1\/v1\/models/],
+  ["an engine's URL ends in /v1", "engines: [http://a:8000/v1/]", /requests http:\/\/a:8000\/v1\/v1\/models/],
   ["certificates are not checked", "engine-tls: { verify: false }", /verify is false/],
 ])("a warning says that %s", (_, text, expected) => {
   expect(load(text).warnings.join("\n")).toMatch(expected);

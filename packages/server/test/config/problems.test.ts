@@ -123,7 +123,7 @@ test.each([
   ["listn: {}", "listn: is not a known key; did you mean listen? (e.yaml:1:1)"],
   [
     "admission: { classes: [{ name: a, patience: 5m }] }",
-    "admission.classes[0].patience: is not a known key; it is named max-cold-wait now (e.yaml:1:35)",
+    "admission.classes[0].patience: is not a known key; renamed to max-cold-wait (e.yaml:1:35)",
   ],
   ["apiKeys: []", "apiKeys: is not a known key; did you mean api-keys? (e.yaml:1:1)"],
   ["api_keys: []", "api_keys: is not a known key; did you mean api-keys? (e.yaml:1:1)"],

@@ -42,8 +42,8 @@ test("candidates are not listed, the others in their order", () => {
 test.each<[EngineChanges, string]>([
   [{ state: "down" }, "down: probe timed out"],
   [{ draining: true }, "drained by an operator"],
-  [{ breaker: { allows: false, state: "open", reason: "5 failures" } }, "its circuit breaker is open: 5 failures"],
-  [{ role: "prefill" }, "its role is prefill: it serves no request alone"],
+  [{ breaker: { allows: false, state: "open", reason: "5 failures" } }, "circuit breaker open: 5 failures"],
+  [{ role: "prefill" }, "role prefill: serves no request alone"],
   [{}, "not a candidate of this request"],
 ])("%j", (changes, reason) => {
   expect(reasons(changes)).toEqual([reason]);
@@ -54,7 +54,7 @@ test("every reason there is", () => {
     "starting: probe timed out",
     "drained by an operator",
     "previous_response_id is stored at b",
-    "its role is prefill: it serves no request alone",
+    "role prefill: serves no request alone",
   ]);
   expect(reasons({}, undefined, "prefill")).toEqual(["assigned to prefill by role balancing"]);
   expect(reasons({}, undefined, "decode")).toEqual(["not a candidate of this request"]);

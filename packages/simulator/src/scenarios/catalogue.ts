@@ -66,7 +66,7 @@ const known = new Map<string, Scenario>();
 export function scenario(name: string): Scenario {
   if (!scenarioNames.includes(name)) {
     const hint = didYouMean(name, scenarioNames);
-    const message = `scenario: "${name.slice(0, 100)}" is none of ${scenarioNames.join(", ")}${hint}`;
+    const message = `scenario: "${name.slice(0, 100)}" is not one of ${scenarioNames.join(", ")}${hint}`;
     throw new EspalierError("config_invalid", message, { param: "scenario" });
   }
   const found = known.get(name) ?? readScenario(readFileSync(fileOf(name), "utf8"), `${name}.json`);

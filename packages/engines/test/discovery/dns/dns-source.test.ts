@@ -118,7 +118,7 @@ test("a failure keeps the list, misses nobody, and is over with the next answer"
   set(new Error("queryA ETIMEOUT engines.test"));
   for (let at = 0; at < 10; at++) await round();
   expect(recorder.lists).toHaveLength(2);
-  expect(messages()).toEqual(["dns engines.test:8000: queryA ETIMEOUT engines.test; the last list stays"]);
+  expect(messages()).toEqual(["dns engines.test:8000: queryA ETIMEOUT engines.test; last list stays in use"]);
   expect(recorder.errors[0]?.code).toBe("discovery_failed");
   expect(recorder.recoveries).toBe(0);
   set(addresses(1, 2));
@@ -202,7 +202,7 @@ test("SRV records none of whose targets can be resolved are a failure", async ()
   script.answers.set("4 a.test", new Error("no answer"));
   await source.start(recorder);
   expect(recorder.lists).toEqual([""]);
-  expect(messages()).toEqual(["dns _http._tcp.test: no answer; the last list stays"]);
+  expect(messages()).toEqual(["dns _http._tcp.test: no answer; last list stays in use"]);
 });
 
 test("a start waits five seconds for the first answer, which may come later", async () => {
@@ -227,7 +227,7 @@ test("a resolver that hangs is given up after fifteen seconds and not asked once
   set("never");
   await time.advanceAsync(120_000);
   expect(script.asked).toHaveLength(2);
-  expect(messages()).toEqual(["dns engines.test:8000: no answer within 15000 ms; the last list stays"]);
+  expect(messages()).toEqual(["dns engines.test:8000: no answer within 15000 ms; last list stays in use"]);
   set(addresses(1, 2));
   script.letAnswer();
   await time.advanceAsync(25_000);

@@ -35,7 +35,7 @@ test("SRV records are routers at their ports; they come and go with the records,
   records();
   dns.mode = "answer";
   await waitFor(() => recorder.errors.length === 2, { what: "an answer without addresses" });
-  expect(recorder.errors.map(({ message }) => message.includes("the last list stays"))).toEqual([true, true]);
+  expect(recorder.errors.map(({ message }) => message.includes("last list stays in use"))).toEqual([true, true]);
   expect(recorder.recoveries).toBe(0);
   records(7_001);
   await until("10.0.0.1:7001");

@@ -194,7 +194,7 @@ test("objects of a kind beyond 1,024 in the namespace are reported and left out,
   await start();
   expect(latest()).toHaveLength(1_024);
   expect(messages()).toEqual([
-    "requests of inference pool ai/chat: inference objectives, count: more than 1024; the others are left out",
+    "requests of inference pool ai/chat: inference objectives, count: more than 1024; the rest is ignored",
   ]);
   api.remove(objectives, "o0000");
   await settle(minute);

@@ -112,7 +112,7 @@ test.each([
   ["selects nothing", pool({}, 8_000)],
   ["names no port", pool({ app: "vllm" })],
   ["names an impossible port", pool({ app: "vllm" }, 65_536)],
-])("a pool that %s is a failure, and the last list stays", async (_, wrong) => {
+])("a pool that %s is a failure, and last list stays in use", async (_, wrong) => {
   const { start, api, latest, messages, settle, recorder } = createRig();
   api.put(poolCollection, pool({ app: "vllm" }, 8_000));
   await start();

@@ -166,7 +166,7 @@ test("10,000 pods are kept; one more is left out, and a new list brings it when 
   put("z", { ip: "10.0.0.9" });
   await settle();
   expect(latest()).toBe("10.0.0.0:8000 10.0.0.1:8000 10.0.0.2:8000");
-  expect(messages()).toEqual(["pods ai/app=vllm: pods, count: more than 10000; the others are left out"]);
+  expect(messages()).toEqual(["pods ai/app=vllm: pods, count: more than 10000; the rest is ignored"]);
   api.remove(podCollection, name(5_000));
   await settle(1_000);
   expect(latest()).toBe("10.0.0.0:8000 10.0.0.1:8000 10.0.0.2:8000 10.0.0.9:8000");

@@ -185,7 +185,7 @@ export class Membership {
     const entry = this.#table.of(link.peer.origin);
     if (entry?.link !== link) return;
     this.#unlink(entry, link);
-    this.#deps.logger.debug("router link closed", { router: link.peer.origin.router, why });
+    this.#deps.logger.debug("member unlinked", { router: link.peer.origin.router, why });
     if (!entry.record.hasLeft) {
       this.#plan.redial(entry);
       this.#watch.askOthers(entry.record.origin);

@@ -76,7 +76,7 @@ test("an endpoint that is named, by id or path, is taken whatever the body; name
   }
   await expect(named("chta")).rejects.toMatchObject({
     code: "invalid_value",
-    message: expect.stringContaining("there are chat, completions,"),
+    message: expect.stringContaining("expected one of chat, completions,"),
   });
   await expect(named("")).rejects.toMatchObject({ code: "invalid_value" });
 });

@@ -35,7 +35,7 @@ const firstPage = [
   "",
   "`predicted_latency` sends each request to the engine where it costs users the least time. For every engine it adds up, in milliseconds:",
   "",
-  "- **this request's first token**: prefill of the prompts ahead of it, a free slot in the batch, its own prefill beyond what is cached, and the",
+  "- **this request's first token**: prefill of the prompts ahead of it, its own prefill beyond what is cached, and the",
   "  time to fetch blocks from slower memory, another engine or another region;",
   "- **what others lose**: requests behind it wait for its prefill, the more the busier the engines are; answers under way stall; KV blocks run out.",
   "",

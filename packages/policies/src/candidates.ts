@@ -56,8 +56,6 @@ export interface CandidateSet {
   readonly kvUse: Float64Array;
   /** Total tokens that the engine's KV blocks can hold. */
   readonly kvCapacityTokens: Float64Array;
-  /** Most requests that the engine runs at once, learned from its metrics. NaN if unknown. */
-  readonly batchLimit: Float64Array;
   /** Age in milliseconds of `running`, `waiting` and `kvUse`. */
   readonly signalAgeMs: Float64Array;
   /** Value of `inFlight` when those were read. Separates other clients' requests from the caller's own. */
@@ -144,7 +142,6 @@ const columnDefaults = {
   waiting: Number.NaN,
   kvUse: Number.NaN,
   kvCapacityTokens: Number.NaN,
-  batchLimit: Number.NaN,
   signalAgeMs: Number.NaN,
   inFlightAtSignal: Number.NaN,
   matchedTokens: 0,

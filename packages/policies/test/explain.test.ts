@@ -75,7 +75,6 @@ test("every signal is there, unknown ones as null", () => {
     waiting: null,
     kvUse: null,
     kvCapacityTokens: null,
-    batchLimit: null,
     signalAgeMs: null,
     inFlightAtSignal: null,
     matchedTokens: 0,

@@ -43,28 +43,3 @@ describe("a hotspot", () => {
     );
   });
 });
-
-describe("an engine with a queue", () => {
-  /*
-   * A fleet near its limit computed documents of 2 s anew to save waits of less than a tenth of one, and the copies drove each other
-   * out: engines were closed as soon as their batch was full.
-   */
-  test("that is short is waited for, where its cache has more than that costs", () => {
-    const request = { ...ofTokens(8_000), expectedOutputTokens: 100, msPerOutputToken: 20 };
-    const full = { key: "full", inFlight: 8, batchLimit: 8, backlogMs: 0 };
-    expect(shares([{ ...full, matchedTokens: 8_000 }, ...others(3)], request).full).toBe(1);
-    expect(shares([{ ...full, matchedTokens: 100 }, ...others(3)], request).full).toBe(0);
-    expect(shares([{ ...full, inFlight: 16, matchedTokens: 8_000 }, ...others(3)], request).full).toBe(0);
-  });
-
-  test("where all are full, costs the time until a place is free", () => {
-    const request = { ...ofTokens(100), expectedOutputTokens: 100, msPerOutputToken: 20 };
-    const rows: CandidateRow[] = [
-      { key: "full", inFlight: 10, batchLimit: 8, backlogMs: 0 },
-      { key: "fuller", inFlight: 12, batchLimit: 8, backlogMs: 0 },
-    ];
-    const { candidates } = createPolicy("predicted_latency").explain(request, candidatesOf(rows));
-    // Answers of 2 s each: three of ten, and five of twelve, have to end, eight at a time.
-    expect(candidates.map(({ terms }) => terms.slot_wait_ms)).toEqual([750, 1_250]);
-  });
-});

@@ -118,7 +118,6 @@ describe("what a policy sees of a target", () => {
         waiting: 3,
         kvUse: 0.25,
         kvCapacityTokens: 1_600,
-        batchLimit: Number.NaN,
         signalAgeMs: 200,
         inFlightAtSignal: 1,
         matchedTokens: 0,

@@ -1,7 +1,7 @@
 import { composePolicy, type PolicyParts } from "../compose-policy.ts";
-import type { Decision, Filter, Scorer } from "../decision.ts";
+import type { Decision, Filter } from "../decision.ts";
 import { believedCreditOptions, foreignRequestTokens, type PolicyDefinition, tierCredits } from "../definition.ts";
-import { estimateRequests, requestLoad } from "../load.ts";
+import { requestLoad } from "../load.ts";
 import { createNearTiePicker } from "../pickers/near-tie.ts";
 import { PeerLoad } from "../pickers/peer-load.ts";
 import { createSecondCopyPicker } from "../pickers/second-copy.ts";
@@ -38,8 +38,7 @@ const stallMs = 2_000;
 export const predictedLatency: PolicyDefinition = {
   summary:
     "Lowest predicted latency, including the delay of other requests, in milliseconds. The backlog is " +
-    "dead-reckoned and includes the wait for a batch slot. The uncached prefill of the request is weighted by " +
-    "engine load, stalled answers and `slo.tpot`. Block transfers from slower memory, scarce KV blocks and " +
+    "dead-reckoned. The uncached prefill of the request is weighted by engine load, stalled answers and `slo.tpot`. Block transfers from slower memory, scarce KV blocks and " +
     "network round trips above the nearest engine's, from 2 ms, add to the cost. Round trips weigh up to five " +
     "times while nearby engines have free memory and no prefill backlog, because later turns repeat them. " +
     "Popular prefixes are copied to another engine once the delay without the copy equals its cost. A guard rail " +
@@ -75,7 +74,6 @@ export function predictedLatencyParts(
       { scorer: createOwnWork(constants.stallMs ?? stallMs), weight: 1 },
       { scorer: createFetchTime(credits), weight: 1 },
       { scorer: createKvPressure(credits), weight: 1 },
-      { scorer: slotWait, weight: 1 },
       { scorer: createAdapterLoadMs(), weight: 1 },
       { scorer: ownership, weight: 1 },
       { scorer: network, weight: 1 },
@@ -134,24 +132,5 @@ const belowHotspot: Filter = {
       if (inFlight[index]! <= bound * countingWeight(weight[index]!)) eligible[kept++] = index;
     }
     return kept;
-  },
-};
-
-/**
- * Milliseconds that the request waits for a slot in the engine's batch. First as many answers must end as are beyond
- * the limit, and each slot is free again after the time of an answer. 0 if no limit is known.
- */
-const slotWait: Scorer = {
-  name: "slot_wait_ms",
-  score(decision, out) {
-    const { request, candidates, eligible, eligibleCount } = decision;
-    const { batchLimit } = candidates;
-    const answerMs = request.expectedOutputTokens * (request.msPerOutputToken ?? 0);
-    estimateRequests(decision, out);
-    for (let place = 0; place < eligibleCount; place++) {
-      const index = eligible[place]!;
-      const limit = batchLimit[index]!;
-      out[index] = Number.isNaN(limit) ? 0 : (Math.max(0, out[index]! + 1 - limit) * answerMs) / limit;
-    }
   },
 };

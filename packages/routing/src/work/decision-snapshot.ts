@@ -26,7 +26,7 @@ export class DecisionSnapshot {
   /** Writes the target's backlog and its expected times. The prompt's matches must be written first. */
   describe(candidates: CandidateSet, index: number, target: RoutingTarget): void {
     const expected = this.#expected;
-    const { rates, limits, busy } = this.#pool;
+    const { rates, busy } = this.#pool;
     const factor = rates.factorOf(target);
     candidates.prefillMsPerToken[index] = factor * expected.msPerToken;
     candidates.prefillMsPerTokenPair[index] = factor * expected.msPerTokenPair;
@@ -43,7 +43,6 @@ export class DecisionSnapshot {
       candidates.pullMsPerToken[index] = this.#pool.fetchMsPerToken(target, "peer");
     }
     candidates.backlogMs[index] = this.#backlogMs(target);
-    candidates.batchLimit[index] = limits.of(target, this.nowMs);
     busy.receive(target.index, this.#shared, this.nowMs);
     this.#sentWork += busy.sentTo(target.index);
     this.#described++;

@@ -164,9 +164,15 @@ test("a kill: cuts are told apart by engine and by their last frame, and retries
   };
   const early = { ...fine, firstTokenMs: 5_000 };
   const beside = { ...fine, startMs: 9_500, firstTokenMs: 9_510 };
-  const rows = killRows([early, beside, framed, torn, { ...framed, engine: "b" }, reset, retried], kill);
+  // After the headers of an answer no other engine is asked: that is no fault of the router, elsewhere it is.
+  const short = { ...reset, status: 502, error: "status 502", errorCode: "upstream_cut_short" };
+  const shorts = [
+    { ...short, headers: { "x-espalier-failed-engine": "a" } },
+    { ...short, headers: { "x-espalier-failed-engine": "b" } },
+  ];
+  const rows = killRows([early, beside, framed, torn, { ...framed, engine: "b" }, reset, ...shorts, retried], kill);
   expect(figuresOf(rows)).toEqual({
-    ...{ requests: 7, completed: 3, failed_without_first_byte: 1, requests_retried: 1 },
+    ...{ requests: 9, completed: 3, failed_after_engine_headers: 1, failed_without_first_byte: 2, requests_retried: 1 },
     ...{ streams_cut_with_error_frame: 1, streams_cut_without_error_frame: 1, streams_cut_elsewhere: 1 },
     ...{ last_request_sent_there_ms: 400, failover_added_p50_ms: 40, failover_added_p99_ms: 40 },
   });

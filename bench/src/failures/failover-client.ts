@@ -12,9 +12,11 @@ export interface FailoverClient {
   send(request: Omit<LoadRequest, "url">, isStream: boolean): Promise<Outcome>;
 }
 
-/** Header in which the router reports how many engines it asked, and when to retry. */
+/** Headers in which the router reports how many engines it asked, which of them failed the request, and when to retry. */
 export const attemptsHeader = "x-espalier-attempts";
+export const failedEngineHeader = "x-espalier-failed-engine";
 export const retryAfterHeader = "retry-after";
+const kept = [attemptsHeader, failedEngineHeader, retryAfterHeader];
 /** Attempts per address before a client gives up. */
 const roundsOfAddresses = 2;
 
@@ -29,7 +31,7 @@ export function createFailoverClient(client: LoadClient, urls: readonly string[]
       const first = turn++;
       for (let refused = 0; ; refused++) {
         const url = urls[(first + refused) % urls.length]!;
-        const answer = await client.send({ ...request, url, keepHeaders: [attemptsHeader, retryAfterHeader] });
+        const answer = await client.send({ ...request, url, keepHeaders: kept });
         const isRefused = answer.error?.includes("ECONNREFUSED") ?? false;
         if (!isRefused || refused + 1 >= roundsOfAddresses * urls.length) return { ...answer, isStream, refused };
       }

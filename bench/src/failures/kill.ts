@@ -1,5 +1,5 @@
 import { pauseFor } from "../support/until.ts";
-import type { Outcome } from "./failover-client.ts";
+import { failedEngineHeader, type Outcome } from "./failover-client.ts";
 import type { FigureRow, PartResult, Target } from "./figure-row.ts";
 import { type SteadyLoadOptions, steadyParams, underSteadyLoad, warmUpMs } from "./steady-load.ts";
 import { describeWrong, firstTokenTimes, rankOf, tally, wasRetried } from "./tally.ts";
@@ -29,11 +29,17 @@ export async function runKill(options: SteadyLoadOptions): Promise<PartResult> {
     await pauseFor(afterMs, ports.scheduler);
   });
   const { failed, cut } = tally(outcomes);
+  const isWrong = (each: Outcome): boolean => !isCutShort(each, kill);
   return {
     rows: killRows(outcomes, kill),
     params: { ...steadyParams, rate: options.rate, engines: options.engines },
-    wrong: describeWrong([...failed, ...cut.filter((each) => isUnexpected(each, kill))]),
+    wrong: describeWrong([...failed.filter(isWrong), ...cut.filter((each) => isUnexpected(each, kill))]),
   };
+}
+
+/** The dead engine had sent the headers of its answer, after which routers ask no other engine; the client had nothing of it. */
+function isCutShort({ headers, errorCode }: Outcome, kill: Kill): boolean {
+  return headers?.[failedEngineHeader] === kill.engine && errorCode === "upstream_cut_short";
 }
 
 /** A stream that broke off although it was not at the dead engine, or whose end is unknown. */
@@ -44,6 +50,7 @@ function isUnexpected({ engine, isErrorInBody }: Outcome, kill: Kill): boolean {
 export function killRows(outcomes: readonly Outcome[], kill: Kill): readonly FigureRow[] {
   const { requests, completed, failed, cut } = tally(outcomes);
   const there = cut.filter(({ engine }) => engine === kill.engine);
+  const cutShort = failed.filter((each) => isCutShort(each, kill)).length;
   const retried = outcomes.filter(wasRetried);
   // The reference for requests that met the dead engine: requests around the same time that did not.
   const beside = outcomes.filter((each) => !wasRetried(each) && each.startMs >= kill.atMs - beforeMs);
@@ -57,7 +64,8 @@ export function killRows(outcomes: readonly Outcome[], kill: Kill): readonly Fig
   return [
     row("requests", requests),
     row("completed", completed),
-    row("failed_without_first_byte", failed.length, { most: 0 }),
+    row("failed_after_engine_headers", cutShort),
+    row("failed_without_first_byte", failed.length - cutShort, { most: 0 }),
     row("streams_cut_with_error_frame", there.filter(({ isErrorInBody }) => isErrorInBody).length),
     row("streams_cut_without_error_frame", there.filter(({ isErrorInBody }) => !isErrorInBody).length, { most: 0 }),
     row("streams_cut_elsewhere", cut.length - there.length, { most: 0 }),

@@ -20,6 +20,7 @@ import {
   type EventSource,
   endpointsOfRank,
   type FeedEndpoints,
+  type FeedReason,
   type KvFeedDescription,
   readSglangEventSources,
   readVllmEventSources,
@@ -239,7 +240,8 @@ export class EngineFeeds implements Startable {
     const unusable = `limit of ${maxKnownTargets} tracked targets reached`;
     if (!this.#leftOut) this.#options.logger.warn("KV event feed ignored", { feed: key, unusable });
     this.#leftOut = true;
-    const status = { state: "off", reason: "left-out", role: null, owner: null, floatingBlocks: 0, unusable } as const;
+    const reason: FeedReason = "left-out";
+    const status = { state: "off", reason, role: null, owner: null, floatingBlocks: 0, unusable } as const;
     const blocks = Object.fromEntries(tierNames.map((name) => [name, 0])) as FeedStatus["blocks"];
     return {
       quality: "none",

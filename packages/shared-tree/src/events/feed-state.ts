@@ -41,6 +41,8 @@ export type FeedReason =
   /** off. */
   | "no-endpoint"
   | "endpoint-unusable"
+  /** off: as many targets are followed as may be. */
+  | "left-out"
   | "not-started"
   | "stopped";
 

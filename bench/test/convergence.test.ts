@@ -3,7 +3,7 @@ import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import type { MeshNodeOptions, MeshNodeStats } from "../src/mesh-node/mesh-node-messages.ts";
 import { convergenceReport, convergenceTable } from "../src/suites/convergence.ts";
-import { convergenceFigures, measureConvergence } from "../src/suites/convergence-run.ts";
+import { convergenceFigures, measureConvergence, outageFigures } from "../src/suites/convergence-run.ts";
 
 const nothing: MeshNodeStats = {
   ...{ elapsedMs: 10_000, cpuMs: 500, ops: 5_000, messages: 0, skippedOps: 0, stallMs: 0, busyStallMs: 0 },
@@ -17,6 +17,14 @@ test("a change is visible when the last of the other routers has it", () => {
   const late = { ...nothing, probesSeen: { a: [[0, 1_030] as const, [1, 1_110] as const] } };
   const figures = convergenceFigures([sent, nothing, nothing], [sent, early, late], ["a", "b", "c"]);
   expect(figures).toMatchObject({ visible_p50_ms: 30, visible_p99_ms: 30, probes: 2, probes_not_seen_by_all: 1 });
+});
+
+test("after an outage all agree when the last router has the last of its changes", () => {
+  const sent = { ...nothing, probesSent: [[0, 1_000] as const, [1, 2_000] as const, [2, 3_000] as const] };
+  const early = { ...nothing, probesSeen: { a: [[0, 1_010] as const, [1, 5_200] as const, [2, 5_200] as const] } };
+  const late = { ...nothing, probesSeen: { a: [[0, 1_020] as const, [1, 5_700] as const] } };
+  const figures = outageFigures([sent, nothing, nothing], [sent, early, late], ["a", "b", "c"], 5_000);
+  expect(figures).toEqual({ outage_probes: 3, outage_probes_not_seen_by_all: 1, agree_again_ms: 700 });
 });
 
 test("a router may not see its own changes, and gauges count apart from probes", () => {
@@ -40,7 +48,7 @@ test("costs are per router, per change of the whole mesh, and per link", () => {
 test("the report has the fixed keys, of the first rate, and a row for each", () => {
   const figures = convergenceFigures([nothing, nothing], [nothing, nothing], ["a", "b"]);
   const rows = [5_000, 50_000].map((rate) => ({ rate_per_s: rate, ...figures, visible_p50_ms: rate / 1_000 }));
-  const report = convergenceReport(rows, { routers: 2, seconds: 10 });
+  const report = convergenceReport(rows, { routers: 2, seconds: 10, sharing: "mesh" });
   const keys = ["cpu_share_per_router", "load_p50_ms", "load_p99_ms", "visible_p50_ms", "visible_p99_ms"];
   expect(Object.keys(report.metrics).sort()).toEqual(keys);
   expect(report.metrics.visible_p50_ms).toBe(5);

@@ -3,6 +3,8 @@ export interface MeshNodeOptions {
   readonly routerId: string;
   /** `host:port` of other nodes. */
   readonly seeds: readonly string[];
+  /** Redis that carries the mesh; absent for direct links. */
+  readonly redisUrl?: string;
   /** Keys of the targets whose feeds this node reads; no other node may read them. */
   readonly targets: readonly string[];
   /** Blocks in each of these targets once `fill` is done. */

@@ -1,5 +1,5 @@
 import { asRouterId, type Clock, createSeededRandom, type Logger, type Scheduler, silentMeter } from "@espalier/core";
-import { createMesh, type Mesh, type MeshOptions } from "@espalier/mesh";
+import { type Backend, createMesh, createRedisBackend, type MeshOptions } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type Replica } from "@espalier/shared-tree";
 import { textBits } from "../support/text-bits.ts";
@@ -34,7 +34,7 @@ export interface MeshNodePorts {
 
 /** @throws whatever the transport throws */
 export async function startMeshNode(options: MeshNodeOptions, given: MeshNodePorts): Promise<MeshNode> {
-  const { routerId, seeds } = options;
+  const { routerId, seeds, redisUrl } = options;
   const { clock, scheduler, transport, logger } = given;
   const index = createPrefixIndex({ maxTargets });
   const slots = createTargetSlots(maxTargets);
@@ -47,17 +47,14 @@ export async function startMeshNode(options: MeshNodeOptions, given: MeshNodePor
   const feeds = createNodeFeeds(parts);
   const probes = createNodeProbes(parts);
   const gauges = createNodeGauges(parts);
-  const mesh = createMesh({
-    ...ports,
-    replica: gauges.watched(replica.ports),
-    transport,
-    cluster: "bench",
-    fleetSeed: "bench",
-    blockSizeTokens: 16,
-    security: { kind: "insecure" },
-    seeds,
-    random,
-  });
+  const shared = {
+    ...{ ...ports, replica: gauges.watched(replica.ports), random },
+    ...{ cluster: "bench", fleetSeed: "bench", blockSizeTokens: 16 },
+  };
+  const mesh: Backend =
+    redisUrl === undefined
+      ? createMesh({ ...shared, transport, security: { kind: "insecure" }, seeds })
+      : createRedisBackend({ ...shared, url: redisUrl });
   const stalls = createLoopStalls({ clock, scheduler, cpuMs: processCpuMs });
   const changed = (): void => replica.setMembers(mesh.members());
   mesh.onMembers(changed);
@@ -79,7 +76,7 @@ export async function startMeshNode(options: MeshNodeOptions, given: MeshNodePor
     await replica.stop();
   };
   const commands = createCommands({ index, replica, feeds, probes, gauges, stalls, readiness, counters, stop });
-  return { address: mesh.address, stop, commands };
+  return { address: mesh.describe().address ?? "", stop, commands };
 }
 
 interface CommandParts {
@@ -138,7 +135,7 @@ function createCommands(parts: CommandParts): MeshNode["commands"] {
 }
 
 /** Counters kept elsewhere, since the last reset. */
-function createCounters(mesh: Mesh, clock: Clock) {
+function createCounters(mesh: Backend, clock: Clock) {
   const now = () => {
     const { members } = mesh.describe();
     const sum = (of: "sentBytes" | "receivedBytes"): number => members.reduce((total, member) => total + member[of], 0);

@@ -1,5 +1,5 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/core";
-import type { Mesh } from "@espalier/mesh";
+import type { Backend } from "@espalier/mesh";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type { MeshNodeReadiness } from "./mesh-node-messages.ts";
 
@@ -14,7 +14,7 @@ export interface NodeReadiness {
 const periodMs = 1;
 
 export function createNodeReadiness(parts: {
-  readonly mesh: Mesh;
+  readonly mesh: Pick<Backend, "waitingFor" | "members">;
   readonly index: PrefixIndex;
   readonly clock: Clock;
   readonly scheduler: Scheduler;

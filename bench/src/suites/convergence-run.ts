@@ -1,6 +1,7 @@
 import { askAll, type NodePorts, withFilledNodes } from "../mesh-node/filled-nodes.ts";
 import type { MeshNodeStats, NumberedTimes } from "../mesh-node/mesh-node-messages.ts";
 import type { MeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
+import { createWallTime } from "../mesh-node/wall-time.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { pauseFor } from "../support/until.ts";
 
@@ -11,6 +12,15 @@ export interface ConvergenceSizes {
   /** Blocks stored and removed a second, at all routers together. */
   readonly ratePerS: number;
   readonly durationMs: number;
+  /** Redis that carries the mesh; absent for direct links. */
+  readonly redisUrl?: string;
+}
+
+/** A failure after the measured time, while changes go on. */
+export interface Outage {
+  readonly begin: () => Promise<void>;
+  readonly end: () => Promise<void>;
+  readonly durationMs: number;
 }
 
 /** Per second and router, so that the few probes barely affect the measurement. */
@@ -19,6 +29,8 @@ const gaugesPerS = 20;
 const warmUpMs = 1_000;
 /** How long the last changes may take to become visible. */
 const lastChangesMs = 2_000;
+/** The same after an outage. */
+const afterOutageMs = 20_000;
 
 /**
  * Runs routers as processes that each read their share of the targets, and measures when all others know what one of
@@ -29,6 +41,7 @@ const lastChangesMs = 2_000;
 export async function measureConvergence(
   sizes: ConvergenceSizes,
   ports: NodePorts<Pick<MeshNodeProcess, "address" | "ask" | "stop">>,
+  outage?: Outage,
 ): Promise<Figures> {
   const ids = Array.from({ length: sizes.routers }, (_, router) => `router-${router}`);
   const plans = ids.map((routerId, router) => ({ routerId, ...nodePlan(sizes, router) }));
@@ -38,9 +51,21 @@ export async function measureConvergence(
     await askAll(nodes, "reset");
     await pauseFor(sizes.durationMs, ports.scheduler);
     const atWork = await askAll(nodes, "stats");
+    if (!outage) await askAll(nodes, "stop");
+    await pauseFor(lastChangesMs, ports.scheduler);
+    const figures = convergenceFigures(atWork, await askAll(nodes, "stats"), ids);
+    if (!outage) return figures;
+    const wallTime = createWallTime(ports.clock);
+    await askAll(nodes, "reset");
+    await outage.begin();
+    await pauseFor(outage.durationMs, ports.scheduler);
+    const during = await askAll(nodes, "stats");
+    await outage.end();
+    const backMs = wallTime.nowMs();
+    await pauseFor(afterOutageMs, ports.scheduler);
     await askAll(nodes, "stop");
     await pauseFor(lastChangesMs, ports.scheduler);
-    return convergenceFigures(atWork, await askAll(nodes, "stats"), ids);
+    return { ...figures, ...outageFigures(during, await askAll(nodes, "stats"), ids, backMs) };
   });
 }
 
@@ -76,14 +101,34 @@ export function convergenceFigures(
   };
 }
 
-/** How long the last of the other routers took to receive each change. */
+/**
+ * @param during each router's state at the end of an outage
+ * @param after the same once all have received what they will
+ * @param backMs when the outage ended, in milliseconds since the Unix epoch
+ */
+export function outageFigures(
+  during: readonly MeshNodeStats[],
+  after: readonly MeshNodeStats[],
+  ids: readonly string[],
+  backMs: number,
+): Figures {
+  const { arrivalsMs, missing } = delaysToAll(during, after, ids, { sent: "probesSent", seen: "probesSeen" });
+  return {
+    outage_probes: arrivalsMs.length + missing,
+    outage_probes_not_seen_by_all: missing,
+    agree_again_ms: arrivalsMs.reduce((latest, atMs) => Math.max(latest, atMs - backMs), 0),
+  };
+}
+
+/** How long the last of the other routers took to receive each change, and when. */
 function delaysToAll(
   atWork: readonly MeshNodeStats[],
   after: readonly MeshNodeStats[],
   ids: readonly string[],
   of: { readonly sent: "probesSent" | "gaugesSent"; readonly seen: "probesSeen" | "gaugesSeen" },
-): { readonly delaysMs: readonly number[]; readonly missing: number } {
+): { readonly delaysMs: readonly number[]; readonly arrivalsMs: readonly number[]; readonly missing: number } {
   const delaysMs: number[] = [];
+  const arrivalsMs: number[] = [];
   let missing = 0;
   for (const [writer, id] of ids.entries()) {
     const seen = after.flatMap((stats, reader) => (reader === writer ? [] : [new Map(stats[of.seen][id] ?? [])]));
@@ -91,11 +136,13 @@ function delaysToAll(
     for (const [number, sentMs] of sent) {
       const times = seen.map((byNumber) => byNumber.get(number));
       const last = times.reduce<number>((latest, atMs) => Math.max(latest, atMs ?? Number.POSITIVE_INFINITY), sentMs);
-      if (Number.isFinite(last)) delaysMs.push(last - sentMs);
-      else missing++;
+      if (Number.isFinite(last)) {
+        delaysMs.push(last - sentMs);
+        arrivalsMs.push(last);
+      } else missing++;
     }
   }
-  return { delaysMs, missing };
+  return { delaysMs, arrivalsMs, missing };
 }
 
 /** 0 without values. */
@@ -104,10 +151,11 @@ function quantile(values: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? 0;
 }
 
-function nodePlan({ routers, targets, blocksPerTarget, ratePerS }: ConvergenceSizes, router: number) {
+function nodePlan({ routers, targets, blocksPerTarget, ratePerS, redisUrl }: ConvergenceSizes, router: number) {
   const own = Array.from({ length: targets }, (_, target) => target).filter((target) => target % routers === router);
   return {
     targets: own.map((target) => `engine-${target}/0`),
     ...{ blocksPerTarget, ratePerS: ratePerS / routers, probesPerS, gaugesPerS, seed: 1 },
+    ...(redisUrl === undefined ? {} : { redisUrl }),
   };
 }

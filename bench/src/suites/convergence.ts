@@ -1,7 +1,8 @@
 import { layOutTable, systemClock, systemScheduler } from "@espalier/core";
+import { hasRedisServer, startRedisServer } from "@espalier/testing";
 import { startMeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";
-import { optional, quick, whole } from "../support/params.ts";
+import { flag, optional, quick, whole } from "../support/params.ts";
 import { defineSuite, shown } from "../support/suite.ts";
 import { measureConvergence } from "./convergence-run.ts";
 
@@ -11,6 +12,8 @@ const blocksPerTarget = 1_024;
 /** Figures of a row that also appear in `metrics`, for the first rate. */
 const metricNames = ["visible_p50_ms", "visible_p99_ms", "load_p50_ms", "load_p99_ms", "cpu_share_per_router"];
 const otherNames = ["cpu_us_per_op", "bytes_per_s_per_link", "probes_not_seen_by_all"];
+const outageNames = ["outage_probes", "outage_probes_not_seen_by_all", "agree_again_ms"];
+const outageMs = 10_000;
 
 /** How fast routers come to the same knowledge. */
 export const convergenceSuite = defineSuite({
@@ -24,29 +27,52 @@ changes over all routers: 5,000 a second (the metrics), 50,000, and 240,000 to s
     seconds: whole({ help: "how long each rate is measured", standard: 30, quick: 2, most: 3_600 }),
     routers: whole({ help: "routers", standard: 8, quick: 3, most: 64 }),
     rate: optional(whole({ help: "only this rate of block changes a second", standard: 1, most: 10_000_000 })),
+    redis: flag("the mesh goes through a Redis server of its own, which dies for 10 s after each rate"),
     quick: quick("two seconds of 5,000 a second, three routers"),
   },
-  async measure({ seconds, routers, rate, quick }, note) {
+  async measure({ seconds, routers, rate, redis, quick }, note) {
+    if (redis && !hasRedisServer("convergence --redis")) throw new Error("redis-server is not installed");
     const rows: Figures[] = [];
     for (const ratePerS of rate === undefined ? rates.slice(0, quick ? 1 : undefined) : [rate]) {
       const sizes = { routers, targets, blocksPerTarget, ratePerS, durationMs: seconds * 1_000 };
       const ports = { startNode: startMeshNodeProcess, clock: systemClock, scheduler: systemScheduler };
-      rows.push({ rate_per_s: ratePerS, ...(await measureConvergence(sizes, ports)) });
+      const figures = redis ? await withRedis(sizes, ports) : await measureConvergence(sizes, ports);
+      rows.push({ rate_per_s: ratePerS, ...figures });
       note(`${ratePerS} changes/s: visible to all after ${rows.at(-1)?.visible_p50_ms?.toFixed(1)} ms (median)`);
     }
-    return convergenceReport(rows, { routers, seconds });
+    return convergenceReport(rows, { routers, seconds, sharing: redis ? "redis" : "mesh" });
   },
   table: ({ rows }) => convergenceTable(rows),
 });
 
+async function withRedis(
+  sizes: Parameters<typeof measureConvergence>[0],
+  ports: Parameters<typeof measureConvergence>[1],
+): Promise<Figures> {
+  const server = await startRedisServer();
+  try {
+    const outage = { begin: server.kill, end: server.restart, durationMs: outageMs };
+    return await measureConvergence({ ...sizes, redisUrl: server.url }, ports, outage);
+  } finally {
+    await server.close();
+  }
+}
+
 /** @param rows by rate; `metrics` has the figures of the first */
 export function convergenceReport(
   rows: readonly Figures[],
-  { routers, seconds }: { readonly routers: number; readonly seconds: number },
+  { routers, seconds, sharing }: { readonly routers: number; readonly seconds: number; readonly sharing: string },
 ) {
   const [first = {}] = rows;
   return {
-    params: { routers, seconds, targets, blocks_per_target: blocksPerTarget, rate_per_s: first.rate_per_s ?? 0 },
+    params: {
+      routers,
+      seconds,
+      sharing,
+      targets,
+      blocks_per_target: blocksPerTarget,
+      rate_per_s: first.rate_per_s ?? 0,
+    },
     metrics: Object.fromEntries(metricNames.map((name) => [name, first[name] ?? 0])),
     warnings: [
       `${routers} routers share the cores of one machine with their engines and with what measures them: where the ` +
@@ -60,7 +86,13 @@ export function convergenceReport(
 export function convergenceTable(rows: readonly Figures[]): string {
   return layOutTable(
     rows,
-    ["rate_per_s", "ops_per_s", ...metricNames, ...otherNames].map((header) => ({
+    [
+      "rate_per_s",
+      "ops_per_s",
+      ...metricNames,
+      ...otherNames,
+      ...outageNames.filter((name) => name in (rows[0] ?? {})),
+    ].map((header) => ({
       header,
       value: (row) => shown(header, row[header] ?? 0),
     })),

@@ -24,7 +24,11 @@ export const reportPlan: readonly ReportEntry[] = [
   { scenario: "session-affinity", flags: full, quick: quickly },
   { scenario: "a10g-8", flags: full, quick: { ...quickly, requests: "2000" } },
   { scenario: "baseten-4", flags: full, quick: { ...quickly, requests: "400" } },
-  { scenario: "agents-300", flags: full, quick: { ...quickly, requests: "5000" } },
+  {
+    scenario: "agents-300",
+    flags: { ...full, policy: "clusterip,least_connections,epp_weighted,least_work,predicted_latency" },
+    quick: { ...quickly, requests: "5000" },
+  },
   {
     scenario: "agents-traces",
     flags: { ...full, policy: "least_connections,dynamo,predicted_latency", users: "50,200" },
@@ -103,7 +107,7 @@ export const reportPlan: readonly ReportEntry[] = [
   },
   {
     scenario: "scale-out",
-    flags: { seeds: "1", links: "delays", variant: "1-engines,2-engines,4-engines" },
+    flags: { ...full, variant: "1-engines,2-engines,4-engines" },
     quick: { ...quickly, requests: "1000", variant: "4-engines" },
   },
   ...["partition", "router-loss", "join-under-load", "rolling-restart", "engine-churn"].map((scenario) => ({

@@ -9,7 +9,7 @@ import type { ReloadOutcome } from "../lifecycle/reloader.ts";
 import type { ClassCounts } from "../routing/admission-parts.ts";
 import type { MeshDescription } from "./describe-mesh.ts";
 import type { OwnRelease } from "./fleet-watch.ts";
-import { createOverviewDocument, type OverviewDocument } from "./overview-document.ts";
+import { createOverviewDocument, maxOverviewSectionBytes, type OverviewDocument } from "./overview-document.ts";
 
 interface OverviewOptions {
   readonly origin: Origin;
@@ -65,9 +65,10 @@ export function createOverview(options: OverviewOptions): Overview {
   const { origin, clock, scheduler } = options;
   const document = createOverviewDocument({ origin, clock, scheduler });
   const refresh = (): void => {
+    const engines = enginesOf(options);
     document.set({
-      engines: enginesOf(options),
-      load: loadOf(options),
+      engines,
+      load: loadOf(options, engines.length),
       links: linksOf(options),
       queues: queuesOf(options),
       traffic: trafficOf(options),
@@ -93,8 +94,17 @@ export function createOverview(options: OverviewOptions): Overview {
   };
 }
 
+/** As many as fit into a section: of an engine with many ranks each has a row. A section that is too long shows nothing. */
 function enginesOf(options: OverviewOptions) {
-  return options.fleet.engines.slice(0, listedEngines).map((engine) => describeOne(options, engine));
+  const listed: ReturnType<typeof describeOne>[] = [];
+  let sizeBytes = "[]".length;
+  for (const engine of options.fleet.engines.slice(0, listedEngines)) {
+    const described = describeOne(options, engine);
+    sizeBytes += Buffer.byteLength(JSON.stringify(described)) + ",".length;
+    if (sizeBytes > maxOverviewSectionBytes) break;
+    listed.push(described);
+  }
+  return listed;
 }
 
 function describeOne({ shared, index }: OverviewOptions, engine: EngineRecord) {
@@ -136,9 +146,9 @@ function rounded(value: number, parts: number): number | null {
   return Number.isFinite(value) ? Math.round(value * parts) / parts : null;
 }
 
-function loadOf({ fleet, shared }: OverviewOptions) {
+function loadOf({ fleet, shared }: OverviewOptions, engineCount: number) {
   const others = shared?.replica.load.shared;
-  return fleet.engines.slice(0, listedEngines).flatMap(({ targets }) =>
+  return fleet.engines.slice(0, engineCount).flatMap(({ targets }) =>
     targets.map(({ key, index, load }) => ({
       target: key,
       own: load.inFlight,

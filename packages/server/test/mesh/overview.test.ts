@@ -223,6 +223,19 @@ test("128 engines are listed, one more is not", async () => {
   expect([texts().includes("engine-1127"), texts().includes("engine-1128")]).toEqual([true, false]);
 });
 
+// Symptom: a fleet of many engines with ranks had an empty page. Mechanism: its section was longer than one may be, and was
+// replaced as a whole.
+test("engines with many ranks are listed as far as they fit, and in the section of load the same ones", async () => {
+  const { apply, refresh, texts } = await startOverview();
+  await apply(...Array.from({ length: 128 }, (_, at) => specOf(`engine-${1_000 + at}`, { ranks: 8 })));
+  await refresh();
+  expect(texts()).not.toContain("tooLarge");
+  const listed = new Set([...texts().matchAll(/engine-1\d{3}/g)].map(([id]) => id));
+  expect(listed.size).toBeGreaterThan(20);
+  expect(listed.size).toBeLessThan(128);
+  expect(listed).toContain("engine-1000");
+});
+
 test("the document stays as small as what it shows, however long the router runs", async () => {
   const { apply, overview, refresh, target } = await startOverview();
   await apply(...Array.from({ length: 20 }, (_, at) => specOf(`engine-${at}`)));

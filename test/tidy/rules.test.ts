@@ -12,7 +12,7 @@ import { checkInstallScripts, checkPlatforms } from "./lock.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
 import { checkPatterns } from "./patterns.ts";
 import { loadTree, type Tree } from "./tree.ts";
-import { checkWords, oldWords } from "./words.ts";
+import { checkMessages, checkWords, oldWords } from "./words.ts";
 import { checkActions, checkRights, runActionlint } from "./workflows.ts";
 
 /** A rule that cannot fail is a defect: each is shown a tree that breaks it. */
@@ -198,6 +198,23 @@ test.each([
 ])("%s may have %s", (file, text) => {
   expect(checkWords(treeOf({ [file]: text }))).toEqual([]);
 });
+
+test.each([
+  ['throw new Error("the key stands twice");', "1 a message has stands twice: say duplicate"],
+  ["const a = 1;\nlog(`${a} is told ${a} it`);", "2 a message has told: say send"],
+])("no message has a word that documents avoid: %s", (text, expected) => {
+  const terms = 'rules: { terminology: { terms: [["stands? twice", duplicate], ["(tell|told)", send]] } }';
+  const files = { "docs/site/voice.yaml": terms, "packages/a/src/b.ts": text, "packages/a/test/b.ts": text };
+  expect(checkMessages(treeOf(files))).toEqual([`packages/a/src/b.ts:${expected}`]);
+});
+
+test.each([['// Told by nobody.\nconst told = key("told");'], ['const a = "hold and untold";']])(
+  "a source may have %s",
+  (text) => {
+    const terms = 'rules: { terminology: { terms: [["(tell|told)", send]] } }';
+    expect(checkMessages(treeOf({ "docs/site/voice.yaml": terms, "packages/a/src/b.ts": text }))).toEqual([]);
+  },
+);
 
 test.each([
   ["[a](no.md)", "links to no.md, which does not exist: correct it"],

@@ -7,7 +7,7 @@ import { checkInstallScripts, checkPlatforms } from "./lock.ts";
 import { checkArrows, checkNoBuildProducts, checkReferences, checkTestImports, checkVersions } from "./packages.ts";
 import { checkPatterns } from "./patterns.ts";
 import { loadTree, type Tree } from "./tree.ts";
-import { checkWords } from "./words.ts";
+import { checkMessages, checkWords } from "./words.ts";
 import { checkActions, checkRights, runActionlint } from "./workflows.ts";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
@@ -26,6 +26,7 @@ const checks: Readonly<Record<string, (tree: Tree) => readonly string[]>> = {
   "workflows take the least rights, and publish without actions of others": checkRights,
   "sources go through ports, tests do not sleep, and no registry is named": checkPatterns,
   "names are the words of the field": checkWords,
+  "messages have no words that documents avoid": checkMessages,
   "links in documents lead somewhere": checkLinks,
   "commands in documents exist": checkCommands,
   "operators are told what each reason of a feed's state means": checkFeedReasons,

@@ -1,4 +1,5 @@
 import { parseSync, type TemplateLiteral, Visitor } from "oxc-parser";
+import { parse } from "yaml";
 import { type Tree, violation } from "./tree.ts";
 
 /** Words of our own for which the field has a term (docs/GLOSSARY.md). A reader of the field stumbles over them. */
@@ -107,6 +108,43 @@ export function checkWords(tree: Tree): string[] {
     }
   }
   return [...new Set(found)];
+}
+
+const voice = "docs/site/voice.yaml";
+const messages = /^(packages|apps|bench)\/.*src\/.*\.ts$/;
+
+/** Words that documents never use are in no message, help text or description either. */
+export function checkMessages(tree: Tree): string[] {
+  const { rules } = parse(tree.get(voice) ?? "rules: {}") as VoiceRules;
+  const terms = (rules.terminology?.terms ?? []).map(([words, use]) => ({
+    words: new RegExp(`\\b(?:${words})\\b`, "i"),
+    use,
+  }));
+  const any = new RegExp(terms.map(({ words }) => words.source).join("|"), "i");
+  const found: string[] = [];
+  for (const [file, text] of tree) {
+    if (terms.length === 0 || !messages.test(file) || !any.test(text)) continue;
+    const check = (message: string, offset: number): void => {
+      if (!message.trim().includes(" ")) return;
+      for (const { words, use } of terms) {
+        const [word] = words.exec(message) ?? [];
+        if (word !== undefined) found.push(violation(file, text, offset, `a message has ${word}: say ${use}`));
+      }
+    };
+    new Visitor({
+      Literal({ value, start }) {
+        if (typeof value === "string") check(value, start);
+      },
+      TemplateLiteral(template) {
+        check(textOf(template), template.start);
+      },
+    }).visit(parseSync(file, text).program);
+  }
+  return found;
+}
+
+interface VoiceRules {
+  readonly rules: { readonly terminology?: { readonly terms: readonly (readonly [words: string, use: string])[] } };
 }
 
 interface Name {

@@ -41,7 +41,7 @@ const firstPage = [
   "",
   "Engine speed is learned from answers; there is nothing to set. Engines within 8 ms of the best tie, and the one with the fewest requests wins.",
   "A popular prefix gets a second copy once requests have lost as much time without it as the copy takes. A guard rail skips engines",
-  "with three times the mean of requests, whatever the estimates say. Beside other routers, each counts the load that they report, and estimates what they have not",
+  "with three times the mean of requests. In a mesh, each router counts the load that its peers report, and estimates what they have not",
   "reported yet. [What each term earns](benchmarks/ablation.md), measured by leaving it out; [published results](benchmarks/evidence-goodput.md) beside ours.",
   "",
   "## Which policy when",

@@ -168,7 +168,7 @@ test("the command says what it has, and how to simulate it", async () => {
   expect(stdout).toBe(
     `2 requests in ${file} (0.0 MB)\nespalier simulate --trace ${file} --engines 4 --routers 2 --what-if engines+1\n`,
   );
-  expect(stderr).toContain("of the models m, n: record one with --model to simulate its engines\n");
+  expect(stderr).toContain("models m, n: record one of them with --model to simulate its engines\n");
   // The only router is gone before the time is over.
   expect([stderr.includes(`the router at ${url} was lost`), exitCode]).toEqual([true, 1]);
 });

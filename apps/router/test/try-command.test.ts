@@ -52,7 +52,7 @@ test("routers that are named need no admin listener: they tell their models to c
   expect(JSON.parse(seen[1]!.body)).toMatchObject({ model: "large" });
   const none = await temporaryServer(({ response }) => response.end('{"data": []}'));
   const { error: unserved } = await runCommand(registerTry, "try", "--url", none);
-  expect(String(unserved)).toMatch(/serves no model: is any engine up/);
+  expect(String(unserved)).toMatch(/serves no model; check that an engine is up/);
 });
 
 test("two turns go to two routers of the fleet, a line each, then the point", async () => {
@@ -151,8 +151,8 @@ test.each([
 });
 
 test.each([
-  [401, "invalid_api_key", /--api-key gives a key/],
-  [404, "model_not_found", /--model names a model/],
+  [401, "invalid_api_key", /pass --api-key/],
+  [404, "model_not_found", /pass --model/],
   [503, "no_engine_available", /none is up/],
 ])("an answer of %s is an error of its code, with the next step", async (status, code, says) => {
   const router = await temporaryServer(({ response }) =>

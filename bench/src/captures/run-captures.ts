@@ -156,7 +156,7 @@ class CaptureRun {
     if ((request.request?.n ?? 1) > 1) return "n > 1: one figure for several sequences";
     if (usage.prompt_tokens !== tokens.length) return "the engine's prompt is not the one that its tokenizer gives";
     if (typeof request.request?.extra_key === "string") return "extra_key is not in the events";
-    if (wasReset) return "the cache was emptied, which the engine tells with its next step";
+    if (wasReset) return "the cache was emptied, which the engine reports with its next step";
     const rank = this.#rankOf(session, request);
     if (rank === undefined) return "which rank served it is not known";
     const fold = this.#fold(session.session, rank);

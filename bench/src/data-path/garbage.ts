@@ -66,7 +66,7 @@ export function allocatedPerMs(collections: readonly Collection[], windowMs: num
   const last = collections.at(-1)?.atMs ?? 0;
   const counted = collections.filter(({ atMs }) => atMs >= last - windowMs);
   if (counted.length < leastCollections) {
-    throw new Error(`${counted.length} collections are too few to tell what is allocated`);
+    throw new Error(`${counted.length} collections are too few for an estimate of allocation`);
   }
   const bytes = counted.slice(1).reduce((sum, each, at) => sum + each.beforeBytes - counted[at]!.afterBytes, 0);
   return bytes / (last - counted[0]!.atMs);

@@ -59,7 +59,7 @@ export const pickerFleetParams = {
  */
 export async function measurePickerFleet(options: PickerFleetOptions): Promise<Figures> {
   const sameEngineShare = await withFleet(options, (fleet) => twoTurns(fleet, options));
-  options.note(`${(sameEngineShare * 100).toFixed(1)} % at the same engine by way of another picker`);
+  options.note(`${(sameEngineShare * 100).toFixed(1)} % at the same engine through another picker`);
   const figures: Record<string, number> = { same_engine_share: sameEngineShare };
   for (const [suffix, answersThroughPicker] of [["", true] as const, ["_answers_hidden", false] as const]) {
     const outcome = await withFleet(options, (fleet) => killOne(fleet, answersThroughPicker, options));

@@ -20,7 +20,7 @@ export const convergenceSuite = defineSuite({
   name: "convergence",
   summary: "milliseconds until all of 8 routers know a change, and what that costs",
   about: `
-How long until what one of 8 routers is told is known to all of them: changes of blocks until they are in every index, and
+Convergence of 8 routers after a change at one of them: changes of blocks until they are in every index, and
 load gauges until every router counts them. Eight processes over loopback, 240 targets; one row for each rate of block
 changes over all routers: 5,000 a second (the metrics), 50,000, and 240,000 to show where it breaks.`,
   params: {

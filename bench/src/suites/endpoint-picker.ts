@@ -50,10 +50,10 @@ export const endpointPickerSuite = defineSuite({
   name: "endpoint-picker",
   summary: "CPU and latency of endpoint pickers behind Envoy, beside our own proxy, Envoy alone, and llm-d's picker",
   about: `
-What an endpoint picker costs. The same requests go to engines by way of
+The cost of an endpoint picker. The same requests go to engines through
 
   proxy                  \`espalier serve\`, without Envoy
-  envoy                  Envoy, which asks nobody and takes engines in turn
+  envoy                  Envoy, alone, which takes engines in turn
   picker                 Envoy, which asks \`espalier serve\`: bodies are streamed to it and back (FULL_DUPLEX_STREAMED), answers too
   picker-answers-hidden  the same, but of answers it sees only the heads
   picker-buffered        it sees bodies once Envoy has them whole (BUFFERED), and only the heads of answers
@@ -185,7 +185,7 @@ export function pickersTable({ metrics, baselines, spread, params }: BenchReport
     withExtremes(figure, figures[owner]?.[`${figure}${suffix}`], spread[owner]?.[`${figure}${suffix}`]);
   const tables = columns.map((names) =>
     layOutTable(rows, [
-      { header: "by way of", value: (row) => row.name },
+      { header: "through", value: (row) => row.name },
       ...names.map((figure) => ({ header: figure, value: (row: Row) => cell(figure, row) })),
     ]),
   );

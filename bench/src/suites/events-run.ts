@@ -133,7 +133,7 @@ async function throughSocketMs(
 async function subscribed(isDone: () => boolean, clock: Clock): Promise<void> {
   const deadlineMs = clock.nowMs() + connectDeadlineMs;
   while (!isDone()) {
-    if (clock.nowMs() > deadlineMs) throw new Error("nobody subscribed to the events");
+    if (clock.nowMs() > deadlineMs) throw new Error("no subscriber to the events");
     await new Promise<void>((resolve) => {
       systemScheduler.after(1, resolve);
     });

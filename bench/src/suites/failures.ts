@@ -47,7 +47,7 @@ is missed.
   kill      an engine is killed under the same load. No request without a first byte may fail; what was cut has to end with
             an error frame.
   overload  two routers: searches the rate at which most answers have their first token in time, then offers twice as much.
-            As many are to be in time then, 9 of 10, and the others are to be told when to come again.`,
+            Of that many, 9 of 10 must be in time, and the others must get Retry-After.`,
   params: failuresParams,
   async measure(values, note) {
     const plan = failuresPlan(values);

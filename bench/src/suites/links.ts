@@ -15,7 +15,7 @@ export const linksSuite = defineSuite({
   name: "links",
   summary: "frames, bytes and CPU of gauges between routers, by the size of the mesh",
   about: `
-What it costs one router of a mesh to tell all others its load, by the number of routers, each linked with each over
+The cost of load broadcasts of one router of a mesh, by the number of routers, each linked with each over
 real sockets on loopback: frames and bytes a second that it sends, and the share of a core that it takes to send its own
 and to take in those of the others. All routers are in one process, and their gauges change so seldom that one event loop
 can follow; the figures are for one of them. "core at most" is what as many frames would take as a router sends under load.`,

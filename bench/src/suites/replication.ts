@@ -51,7 +51,7 @@ was replaced 100 times, and what 1,000 restarts of routers leave behind.`,
         `an engine of this class holds 32,768 blocks; here ${flow.blocksPerFeed} while rates are measured, ` +
           `${turnover.blocksPerFeed} of ${turnover.feeds} engines while memory is`,
         "the CPU shares have everything from the bytes of an update on in them, and the own feeds from what a ledger " +
-          "tells on; sockets and frame headers are not in them",
+          "forwards; sockets and frame headers are not in them",
         ...(quick ? ["a quick run is too short for any of the figures to be believed"] : []),
       ],
     };

@@ -75,7 +75,7 @@ function decisionsOf({ selector, targets, prompts, work, nextRequest }: ScoringF
   return (turn: number): number => {
     nextRequest();
     const selection = selector.select(pool, targets, requests[turn % requests.length]!, noneTried);
-    if (!selection) throw new Error("nobody was chosen");
+    if (!selection) throw new Error("no engine was chosen");
     return selection.target.index;
   };
 }

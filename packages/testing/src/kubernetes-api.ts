@@ -127,7 +127,7 @@ class FakeApi implements KubernetesApi {
     if (fault === "drop") reply.drop();
     else if (fault !== "hang") {
       reply.head(fault.status, { ...json, ...fault.headers });
-      reply.data(fault.body ?? status(fault.status, "said so"));
+      reply.data(fault.body ?? status(fault.status, "as requested"));
       reply.end();
     }
     return () => {};

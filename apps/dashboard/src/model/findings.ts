@@ -320,7 +320,7 @@ function nextForEngines(engines: readonly EngineRow[]): string {
   const [[state] = ["down"]] = tally(engines);
   if (state === "draining") return "Take them back with `espalier engines undrain ID` when the work on them is done.";
   if (state === "asleep") return "Wake them up (vLLM: `POST /wake_up`), or remove them.";
-  if (state === "starting") return "Wait for the first health check; it says why if it fails.";
+  if (state === "starting") return "Wait for the first health check; a failure shows its reason.";
   if (state === "unreachable") return "Check the address, and that the engine runs and listens there.";
   if (state === "open") return "Read the engine's log. It gets one request at a time until it answers again.";
   return "Restart the engine, and read its log. Its requests go to the others.";

@@ -28,7 +28,7 @@ export function registerDoctor(program: Command): void {
     .description(
       "Checks the requirements of a router with this configuration: this machine, " +
         "ports, secrets, engines (models, versions, clocks, tokenizers, event sockets) and the other " +
-        "routers. Run it before or beside a router. Every failed check tells you how to fix it; exits with 1 if one failed.",
+        "routers. Run it before or beside a router. Every failed check includes a fix; exits with 1 if one failed.",
     )
     .addOption(
       new Option(

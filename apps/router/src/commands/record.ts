@@ -73,7 +73,7 @@ async function record(flags: RecordFlags): Promise<void> {
     const left = skipped === 0 ? "" : `, ${skipped} left out`;
     writeResult(`${requests} requests in ${out} (${(statSync(out).size / 1e6).toFixed(1)} MB)${left}`);
     if (models.length > 1)
-      writeNote(`of the models ${models.join(", ")}: record one with --model to simulate its engines`);
+      writeNote(`models ${models.join(", ")}: record one of them with --model to simulate its engines`);
     const { engines, routers } = fleet;
     writeResult(`espalier simulate --trace ${out} --engines ${engines} --routers ${routers} --what-if engines+1`);
   }

@@ -79,7 +79,10 @@ async function findFleet(flags: TryFlags): Promise<Fleet> {
   const status = await askStatus(flags);
   const model = flags.model ?? status.models[0];
   if (model === undefined) {
-    throw new EspalierError("no_engine_available", `The router at ${flags.admin} knows no model: is any engine up?`);
+    throw new EspalierError(
+      "no_engine_available",
+      `The router at ${flags.admin} knows no model; check that an engine is up`,
+    );
   }
   const others = await Promise.all(
     status.peers.map(async ({ adminUrl: admin }) => {
@@ -95,7 +98,8 @@ async function servedModel(url: string, key: string | undefined): Promise<string
   const asked = { admin: url, flag: "--url", ...(key === undefined ? {} : { key }) };
   const { data = [] } = await askAdmin<{ readonly data?: readonly { readonly id: string }[] }>(asked, "/v1/models");
   const [first] = data;
-  if (!first) throw new EspalierError("no_engine_available", `The router at ${url} serves no model: is any engine up?`);
+  if (!first)
+    throw new EspalierError("no_engine_available", `The router at ${url} serves no model; check that an engine is up`);
   return first.id;
 }
 
@@ -109,7 +113,7 @@ function clientUrl({ url }: RouterStatus, admin: string): string {
   }
   if (found.protocol === "http:") return found.origin;
   throw new Error(
-    `the router at ${found.origin} speaks TLS, which this command does not; --url names a plain listener`,
+    `the router at ${found.origin} speaks TLS, which this command does not; set --url to a plain listener`,
   );
 }
 
@@ -200,9 +204,12 @@ function turnOf(answer: Answer, turn: number, router: string): Turn {
 
 function failure({ error, errorCode, status }: Answer, url: string): Error {
   if (status === 0) {
-    return new EspalierError("upstream_connect_failed", `No router answers at ${url} (${error}); --url names another.`);
+    return new EspalierError(
+      "upstream_connect_failed",
+      `No router answers at ${url} (${error}); set --url to another address.`,
+    );
   }
-  const advice = status === 401 ? "; --api-key gives a key" : status === 404 ? "; --model names a model" : "";
+  const advice = status === 401 ? "; pass --api-key" : status === 404 ? "; pass --model" : "";
   const message = `The router at ${url} answered: ${error}${advice}`;
   return errorCode !== undefined && Object.hasOwn(errorCatalogue, errorCode)
     ? new EspalierError(errorCode as ErrorCode, message)
@@ -216,10 +223,10 @@ function pointOf([first, second]: TryReport["turns"], routers: number): string {
   }cached`;
   const from = routers > 1 ? "came in at another router" : "came in at the only router";
   if (first.engine === null || first.engine !== second.engine) {
-    return `turn 2 ${from} and went to another engine, where ${cached}: \`espalier explain\` says why an engine is chosen`;
+    return `turn 2 ${from} and went to another engine, where ${cached}: \`espalier explain\` shows the reason`;
   }
   if (second.cachedTokens === 0) {
-    return `turn 2 ${from} and met the same engine, but ${cached}: does the engine have its prefix cache on?`;
+    return `turn 2 ${from} and met the same engine, but ${cached}: check that its prefix cache is enabled`;
   }
   return `turn 2 ${from} and met the same engine: ${cached}`;
 }

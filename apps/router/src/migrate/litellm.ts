@@ -29,7 +29,7 @@ export function translateLitellm(text: string, file: string): Migration {
     what: "model_list",
     marker: "model_list",
     isOne: ({ model_list: list }) => Array.isArray(list),
-    refuse: () => "there is no model_list in it",
+    refuse: () => "model_list is missing",
   });
   const translation = new Translation(locate);
   // Its settings stand in the table as flags of other routers do in theirs.

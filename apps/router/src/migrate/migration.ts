@@ -48,7 +48,7 @@ export function describeEntry({ outcome, theirs, plugin, place, ours, why, inste
  */
 export function renderMigration({ settings, entries }: Migration, title: string): string {
   const notable = entries.filter(isNotable).map(describeEntry);
-  const comments = notable.length === 0 ? [] : ["", "Not the same as before:", ...notable.map((line) => `- ${line}`)];
+  const comments = notable.length === 0 ? [] : ["", "Differences:", ...notable.map((line) => `- ${line}`)];
   const lines = [title, ...comments].flatMap((line) => line.split(/\r?\n/));
   return `${lines.map((line) => `# ${line}`.trimEnd()).join("\n")}\n${writeYaml(settings)}`;
 }

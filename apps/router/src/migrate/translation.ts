@@ -85,7 +85,7 @@ export class Translation {
   /** A number, or what a setting of ours takes that is nearest to it. */
   translateNumber(path: string, value: unknown, from: Pick<Remark, "theirs" | "plugin" | "ours" | "why">): void {
     if (typeof value !== "number" || !Number.isFinite(value)) {
-      this.missing(from.theirs, "it is not a number", `set \`${path}\``, from.plugin);
+      this.missing(from.theirs, "not a number", `set \`${path}\``, from.plugin);
       return;
     }
     const { min, max, isWhole } = ourSetting(path);

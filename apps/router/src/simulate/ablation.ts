@@ -59,7 +59,7 @@ export async function runAblation(command: AblationCommand, { docs, signal }: Ab
   const ablation = compareWithWhole(runs);
   if (ablation.isPartial) {
     const made = runs.filter(({ row }) => row !== undefined).length;
-    writeNote(`partial: ${made} of ${runs.length} runs were made; seeds that lack some are left out`);
+    writeNote(`partial: ${made} of ${runs.length} runs; incomplete seeds are skipped`);
   }
   const isWhole = first.isWhole && more.isWhole && planned.length > 0;
   if (isJson) writeAblationJson(command, ablation);

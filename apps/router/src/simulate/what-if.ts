@@ -40,7 +40,7 @@ function readWhatIf(word: string): WhatIf {
   if (kind === "policy") return { of: kind, name: readName(name, "--what-if", simulatedPolicies) };
   if (kind === "sharing") return { of: kind, name: readName(name, "--what-if", sharings) };
   throw new UsageError(
-    `--what-if: ${JSON.stringify(word)} is no change such as engines+4, routers-1, policy=NAME or sharing=none`,
+    `--what-if: ${JSON.stringify(word)} is not a change such as engines+4, routers-1, policy=NAME or sharing=none`,
   );
 }
 

@@ -44,7 +44,7 @@ export async function runWorstCase(command: WorstCaseCommand, signal: AbortSigna
   );
   if (judgement.isPartial) {
     const made = outcomes.filter((outcome) => outcome !== undefined).length;
-    writeNote(`partial: ${made} of ${planned.length} runs were made; cases and seeds that lack some are left out`);
+    writeNote(`partial: ${made} of ${planned.length} runs; incomplete cases and seeds are skipped`);
   }
   if (isJson) writeWorstCaseJson(command, judgement);
   else writeWorstCaseTable(judgement);
@@ -74,7 +74,7 @@ function findTraces(cases: readonly WorstCase[], path: string): TraceOf {
     const isDirectory = statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
     const file = isDirectory ? join(path, trace) : path;
     if (existsSync(file)) found.set(name, file);
-    else writeNote(`${name} is left out: ${file} is not there; say with --trace where ${trace} is`);
+    else writeNote(`${name} skipped: ${file} not found; set --trace to ${trace}`);
   }
   return (name) => found.get(name);
 }

@@ -12,7 +12,7 @@ test("prints the configuration with what is not the same as comments, and that o
   const { stdout, stderr, error } = await run("--from", "llm-d", file);
   expect(error).toBeUndefined();
   expect(stdout).toMatch(
-    /^# Translated by `espalier migrate --from llm-d` \(EndpointPickerConfig\)\.\n#\n# Not the same/,
+    /^# Translated by `espalier migrate --from llm-d` \(EndpointPickerConfig\)\.\n#\n# Differences:/,
   );
   expect(stdout).toContain("policy:\n  name: epp_weighted\n");
   const note = `${file}:5:3: plugins[1] (custom-scorer): not translated: llm-d's own repository has no such plugin`;

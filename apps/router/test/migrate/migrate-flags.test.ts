@@ -220,7 +220,7 @@ test("SGLang's own example of prefill and decode, program and all, becomes two r
   ]);
   expect(config.policy.name).toBe("cache_aware");
   expect(config.listen).toMatchObject({ host: "0.0.0.0", port: 30_000 });
-  const line = "--retry-max-retries 3: not translated: another engine is asked at once";
+  const line = "--retry-max-retries 3: not translated: retries are immediate";
   expect(stderr).toContain(line);
   expect(stdout).toContain(`# - ${line}`);
 });
@@ -428,7 +428,7 @@ test.each([
   [
     "a flag of another release",
     ["--queue-sise", "x", "y"],
-    "--queue-sise: not translated: SMG 1.13.0 has no such flag; did you mean --queue-size?",
+    "--queue-sise: not translated: unknown flag of SMG 1.13.0; did you mean --queue-size?",
   ],
   ["a flag without its value", ["--queue-size"], "--queue-size: not translated: it has no value"],
   ["a word behind a switch", ["--log-json", "yes"], "--log-json yes: not translated: the flag takes no value"],

@@ -112,5 +112,5 @@ test("the configuration is found inside a ConfigMap, and a file without one is r
   const text =
     'data:\n  config.yaml: |\n    model_list: [{ model_name: m, litellm_params: { model: m, api_base: "http://a:1" } }]\n';
   expect(translate(text).config.engines).toMatchObject([{ url: "http://a:1" }]);
-  expect(() => translate("router_settings: {}\n")).toThrow("config.yaml: there is no model_list in it");
+  expect(() => translate("router_settings: {}\n")).toThrow("config.yaml: model_list is missing");
 });

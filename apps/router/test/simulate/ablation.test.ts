@@ -131,7 +131,7 @@ test("JSON has parts and effects under their fixed keys", async () => {
 test("stopped before the end, or with a failed run: the rest is shown, and the exit code is 1", async () => {
   figuresOf = ({ seed }) => (seed === 1 ? {} : undefined);
   const stopped = await simulate("--quick", "--only", "bursts", "--without", "requests", "--routers", "1");
-  expect([stopped.exitCode, stopped.stderr]).toEqual([1, expect.stringContaining("partial: 2 of 4 runs were made")]);
+  expect([stopped.exitCode, stopped.stderr]).toEqual([1, expect.stringContaining("partial: 2 of 4 runs;")]);
   expect(stopped.stdout).toContain("partial: not all runs were made");
   figuresOf = ({ without }) => {
     if (without === "requests") throw new Error("it broke");

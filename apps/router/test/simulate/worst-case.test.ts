@@ -146,7 +146,7 @@ test("JSON has the rows under their fixed keys, and the cases that they come fro
 test("a trace that is not there leaves its cases out, and that is said once", async () => {
   const { stderr } = await simulate("--only", "mooncake-conversation,bursts", "--policy", "random", "--seeds", "1");
   expect(asked.map(({ source }) => source.name)).toEqual(["bursts", "bursts"]);
-  expect(stderr.match(/mooncake-conversation is left out: conversation_trace/g)).toHaveLength(1);
+  expect(stderr.match(/mooncake-conversation skipped: conversation_trace/g)).toHaveLength(1);
 });
 
 test("a trace is named, or the directory that it is in", async () => {
@@ -162,7 +162,7 @@ test("stopped before the end: what is whole is shown, said to be partial, and th
   figuresOf = ({ source, policy }) => (source.name === "rag" && policy === "lmetric" ? undefined : {});
   const { stdout, stderr, exitCode } = await simulate("--only", "bursts,rag", "--policy", "random,lmetric", "--json");
   expect(exitCode).toBe(1);
-  expect(stderr).toContain("partial: 18 of 24 runs were made");
+  expect(stderr).toContain("partial: 18 of 24 runs;");
   const { partial, cases } = JSON.parse(stdout);
   expect(partial).toBe(true);
   expect(new Set(cases.map((one: { case: string }) => one.case))).toEqual(new Set(["bursts"]));

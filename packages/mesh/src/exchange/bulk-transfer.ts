@@ -333,7 +333,7 @@ export class BulkReceiver {
   }
 
   #join(expected: Expected, bytes: Uint8Array, goesOn: boolean): Uint8Array | undefined {
-    if (goesOn && bytes.length === 0) throw new PeerFault("an empty part that goes on");
+    if (goesOn && bytes.length === 0) throw new PeerFault("an empty part before the last");
     const length = expected.partBytes + bytes.length;
     if (length > this.#deps.limits.maxBulkMessageBytes) throw new PeerFault("a bulk message is too long");
     if (!goesOn && expected.parts.length === 0) return bytes;

@@ -152,7 +152,7 @@ export function renderReservedDocs(): string {
     "## Headers",
     "",
     "These headers are removed. A body that `x-body-compressed` declares (SGLang 0.5.23, `sglang/srt/entrypoints/http_request_decompression.py:31`) is",
-    "refused with `unsupported_encoding`, as one with `content-encoding` is: nobody could read what is in it.",
+    "refused with `unsupported_encoding`, like one with `content-encoding`: the router cannot inspect it.",
     "",
     ...rows(reservedHeaders),
     "A request id that contains engines' addresses (`___prefill_addr_`, `___decode_addr_`: vLLM 0.32.0,",
@@ -161,7 +161,7 @@ export function renderReservedDocs(): string {
     "## Left to clients",
     "",
     "`cache_salt`, `session_id`, `session_params`, `routing_key`, `extra_key`, `priority`, `rid`, `request_id`, and `uuid` of images in messages. They",
-    "tell an engine about the client's own request, and name no address, rank or block.",
+    "describe the client's own request, and name no address, rank or block.",
     "",
   ].join("\n");
 }

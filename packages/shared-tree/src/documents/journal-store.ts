@@ -256,7 +256,7 @@ export class Journals {
 
   /** Other routers have of the own journal only what this router has written. */
   #checkOwn({ name, to }: DocumentUpdate): ApplyOutcome {
-    if (to > this.#own.document.clock) throw refused(`${name} is written by somebody else`);
+    if (to > this.#own.document.clock) throw refused(`${name} has another writer`);
     return "duplicate";
   }
 

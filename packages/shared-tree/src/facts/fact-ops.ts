@@ -167,7 +167,7 @@ export function countFactOps(ops: Uint8Array): number {
 }
 
 function afterOrphan(ops: Uint8Array, at: number, blocks: number): number {
-  if (blocks !== 1) throw new RangeError("holes are told of one by one");
+  if (blocks !== 1) throw new RangeError("gaps must be single");
   if (varintAt(ops, at + 8) > maxDepthBlocks) throw new RangeError("a hole is too deep");
   return afterVarint(ops, at + 8);
 }

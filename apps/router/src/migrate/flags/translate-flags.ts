@@ -49,7 +49,7 @@ function readFlagWords(router: FlagRouter, words: readonly string[], translation
     const flag = router.known.get(name ?? "");
     if (name === undefined || !flag) {
       // Its words are not shown: one of them may be a key.
-      const why = `${router.title} has no such flag${didYouMean(written, [...router.known.keys()])}`;
+      const why = `unknown flag of ${router.title}${didYouMean(written, [...router.known.keys()])}`;
       translation.missing(written, why, "look in docs/CONFIGURATION.md for what it does");
       continue;
     }
@@ -112,7 +112,7 @@ function outcomeOfValue({ values }: FlagRow, [value = ""]: readonly string[]): O
 
 function pathOf(flag: string): string {
   const entry = entryOf(flag);
-  if (!entry) throw new Error(`${flag} is no flag of serve`);
+  if (!entry) throw new Error(`${flag} is not a flag of serve`);
   return entry.path;
 }
 

@@ -272,7 +272,7 @@ test("a start does not wait where the service account may not read, which is rep
   await start();
   expect(time.clock.nowMs()).toBeLessThan(1_000);
   expect(messages()).toEqual([
-    "requests of inference pool ai/chat: inference objectives, list: status 403, the service account lacks the permission: said so",
+    "requests of inference pool ai/chat: inference objectives, list: status 403, the service account lacks the permission: as requested",
   ]);
   api.faults.list.length = 0;
   await settle(minute);

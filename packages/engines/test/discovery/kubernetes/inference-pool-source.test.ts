@@ -77,7 +77,7 @@ test("a change of the pool that says nothing new leaves the watch of its pods", 
 
 test.each([
   ["is served", true, "it does not exist"],
-  ["is not served", false, "status 404, resource kind not found: said so"],
+  ["is not served", false, "status 404, resource kind not found: as requested"],
 ])("a pool that does not exist, while its kind %s, is waited for", async (_, isServed, message) => {
   const { start, api, latest, messages, settle, recorder } = createRig();
   if (isServed) api.serve(poolCollection);

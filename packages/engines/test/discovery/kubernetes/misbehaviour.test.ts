@@ -178,7 +178,7 @@ test("watches that fail three times in a row are reported and lead to a list, ag
 });
 
 test.each([
-  ["a status", { status: 500 }, "status 500: said so"],
+  ["a status", { status: 500 }, "status 500: as requested"],
   [
     "a refusal",
     { status: 403, body: '{"message":"pods is forbidden"}' },

@@ -37,7 +37,7 @@ const firstPage = [
   "",
   "- **this request's first token**: prefill of the prompts ahead of it, its own prefill beyond what is cached, and the",
   "  time to fetch blocks from slower memory, another engine or another region;",
-  "- **what others lose**: requests behind it wait for its prefill, the more the busier the engines are; answers under way stall; KV blocks run out.",
+  "- **what others lose**: requests behind it wait for its prefill, the more the busier the engines are; answers under way stall.",
   "",
   "Engine speed is learned from answers; there is nothing to set. Engines within 8 ms of the best tie, and the one with the fewest requests wins.",
   "A popular prefix gets a second copy once requests have lost as much time without it as the copy takes. A guard rail skips engines",

@@ -55,8 +55,6 @@ export interface RequestFeatures {
   readonly rentPaidMs?: number | undefined;
   /** Learned share of the time in which the candidates compute prompts, from 0 to below 1. Absent if unknown. */
   readonly busyShare?: number | undefined;
-  /** Learned milliseconds for each token of an answer after its first. Absent if unknown. */
-  readonly msPerOutputToken?: number | undefined;
   /** Objective for the time to first token, in milliseconds; Infinity for none, `defaultObjectives` if absent. */
   readonly sloTtftMs?: number | undefined;
   /** The same for the time per output token. */

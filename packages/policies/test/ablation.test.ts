@@ -150,5 +150,5 @@ test("options are those of the policy, and a part that there is not is refused",
   expect(costsWith(100)).toBeGreaterThan(costsWith(10));
   expect(() => createPolicyWithout("network_ms", { objective: "e2e" })).toThrow("policy-options.objective");
   expect(() => createPolicyWithout("luck")).toThrow(RangeError);
-  expect(costs("kv_pressure_ms", engines)).toEqual(costs(undefined, engines));
+  expect(costs("network_ms", engines)).toEqual(costs(undefined, engines));
 });

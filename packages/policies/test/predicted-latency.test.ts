@@ -105,13 +105,10 @@ describe("own work", () => {
     expect(shares(rows.map((row) => ({ ...row, cpuFetchMsPerToken: 0.01 })))).toEqual({ holder: 1, empty: 0 });
   });
 
-  test("tokens that are fetched are attended to like others, and held like new ones", () => {
-    const pair = { prefillMsPerTokenPair: 1e-5, kvCapacityTokens: 41_000, kvUse: 1 };
-    const request = { ...prompt, expectedOutputTokens: 100, msPerOutputToken: 20 };
+  test("tokens that are fetched are attended to like others", () => {
+    const pair = { prefillMsPerTokenPair: 1e-5 };
     const rows: CandidateRow[] = [{ key: "cpu", ...pair, matchedCpuTokens: 2_000, cpuFetchMsPerToken: 0.05 }];
-    const { cpu } = termsOf(rows, request);
-    expect(cpu!.own_work_ms).toBeCloseTo(200 + 2_000 * 3_000 * 1e-5, 9);
-    expect(cpu!.kv_pressure_ms).toBeCloseTo((4_100 / 41_000) * (260 + 100 + 2_000), 9);
+    expect(termsOf(rows).cpu!.own_work_ms).toBeCloseTo(200 + 2_000 * 3_000 * 1e-5, 9);
   });
 
   test("each answer under way slows it by one in a hundred, and each request costs a millisecond", () => {
@@ -155,33 +152,6 @@ test("queued requests of other clients take their time", () => {
     { key: "batch", ...fresh, waiting: 0 },
   ];
   expect(costs(rows, prompt, { "foreign-request-tokens": 100 })).toEqual({ queue: 430, batch: 400 });
-});
-
-describe("KV blocks", () => {
-  const full = { kvCapacityTokens: 41_000, kvUse: 1 };
-  const request = { ...prompt, expectedOutputTokens: 100, msPerOutputToken: 20 };
-
-  test("cost their share of the engine's, for as long as they are held, where few are left", () => {
-    const rows: CandidateRow[] = [
-      { key: "full", ...full },
-      { key: "half", ...full, kvUse: 0.5 },
-      { key: "empty", ...full, kvUse: 0 },
-      { key: "silent" },
-    ];
-    const pressure = Object.values(termsOf(rows, request)).map((terms) => terms.kv_pressure_ms);
-    // A tenth of the blocks, for 400 ms of prefill and 2 s of answer.
-    expect(pressure).toEqual([240, 15, 0, 0]);
-  });
-
-  test("that others hold already are shared", () => {
-    const { a } = termsOf([{ key: "a", ...full, matchedTokens: 4_000 }, { key: "b" }], request);
-    expect(a?.kv_pressure_ms).toBeCloseTo((100 / 41_000) * (0.1 + 2_000), 9);
-  });
-
-  test("are never given back by a match that is longer than the prompt", () => {
-    const { a } = termsOf([{ key: "a", ...full, matchedTokens: 9_000 }, { key: "b" }], request);
-    expect(a?.kv_pressure_ms).toBeGreaterThan(0);
-  });
 });
 
 test("a LoRA adapter that has to be loaded costs its load", () => {
@@ -255,23 +225,19 @@ test("decides as the rule written down plainly does", () => {
       matchedTokens: fc.integer({ min: 0, max: 20 }).map((n) => n * 50),
       prefillMsPerToken: fc.constantFrom(0.05, 0.1, 0.4),
       prefillMsPerTokenPair: fc.constantFrom(0, 1e-5),
-      kvUse: fc.constantFrom(0, 0.5, 1),
-      kvCapacityTokens: fc.constantFrom(5_000, 100_000),
     }),
     { minLength: 2, maxLength: 7 },
   );
   fc.assert(
     fc.property(values, fc.constantFrom(0, 0.5, 0.9), (rows, busyShare) => {
       const forAll = 1 + busyShare ** (Math.sqrt(2 * (rows.length + 1)) - 1) / (1 - busyShare);
-      const request = { ...ofTokens(1_000), expectedOutputTokens: 50, busyShare, msPerOutputToken: 10 };
+      const request = { ...ofTokens(1_000), expectedOutputTokens: 50, busyShare };
       const cost = rows.map((row) => {
         const uncached = Math.max(1, 1_000 - row.matchedTokens);
         const pairs = uncached * (row.matchedTokens + uncached / 2);
         const ownMs = row.prefillMsPerToken * uncached + row.prefillMsPerTokenPair * pairs;
-        const blocks = (1_000 - row.matchedTokens + 50) / row.kvCapacityTokens;
-        const kvMs = blocks * (ownMs + 500) * row.kvUse ** 4;
         const requestsMs = row.inFlight + 1;
-        return (row.backlogMs + requestsMs + ownMs * (forAll + row.answers / 100) + kvMs) / row.weight;
+        return (row.backlogMs + requestsMs + ownMs * (forAll + row.answers / 100)) / row.weight;
       });
       const requests = rows.reduce((sum, { inFlight }) => sum + inFlight, 1);
       const bound = (3 * requests) / rows.reduce((sum, { weight }) => sum + weight, 0) + 16;

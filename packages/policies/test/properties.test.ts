@@ -57,7 +57,7 @@ const request = fc.constantFrom(
   withPrefix(7),
   withPrefix(2 ** 32 - 1),
   { ...anyRequest, adapter: "sql" },
-  { ...anyRequest, busyShare: 0.8, msPerOutputToken: 20 },
+  { ...anyRequest, busyShare: 0.8 },
 );
 const seed = fc.integer();
 

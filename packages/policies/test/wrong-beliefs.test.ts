@@ -67,7 +67,7 @@ function run(name: PolicyName, { beginnings, held, load }: Workload, lie: Lie): 
       candidates.matchedTokens[index] = caches[engine]!.includes(beginning) ? sharedTokens : 0;
     }
     const choice = policy.choose(
-      { promptTokens, expectedOutputTokens: 256, sessionKey: undefined, prefixKey: undefined, msPerOutputToken: 15 },
+      { promptTokens, expectedOutputTokens: 256, sessionKey: undefined, prefixKey: undefined },
       candidates,
       random,
     );

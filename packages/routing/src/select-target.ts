@@ -292,7 +292,6 @@ function withTraffic(
     sharedTokens: sharedTokens > 0 ? sharedTokens : features.sharedTokens,
     rentPaidMs,
     busyShare: snapshot?.busyShare ?? features.busyShare,
-    msPerOutputToken: snapshot?.msPerOutputToken ?? features.msPerOutputToken,
   };
 }
 

@@ -10,7 +10,6 @@ import {
   backlog,
   createFetchTime,
   createForeignBacklog,
-  createKvPressure,
   createOwnWork,
   network,
   ownership,
@@ -38,7 +37,7 @@ const stallMs = 2_000;
 export const predictedLatency: PolicyDefinition = {
   summary:
     "Lowest predicted latency, including the delay of other requests, in milliseconds. The backlog is " +
-    "dead-reckoned. The uncached prefill of the request is weighted by engine load, stalled answers and `slo.tpot`. Block transfers from slower memory, scarce KV blocks and " +
+    "dead-reckoned. The uncached prefill of the request is weighted by engine load, stalled answers and `slo.tpot`. Block transfers from slower memory and " +
     "network round trips above the nearest engine's, from 2 ms, add to the cost. Round trips weigh up to five " +
     "times while nearby engines have free memory and no prefill backlog, because later turns repeat them. " +
     "Popular prefixes are copied to another engine once the delay without the copy equals its cost. A guard rail " +
@@ -73,7 +72,6 @@ export function predictedLatencyParts(
       { scorer: requestLoad, weight: requestMs },
       { scorer: createOwnWork(constants.stallMs ?? stallMs), weight: 1 },
       { scorer: createFetchTime(credits), weight: 1 },
-      { scorer: createKvPressure(credits), weight: 1 },
       { scorer: createAdapterLoadMs(), weight: 1 },
       { scorer: ownership, weight: 1 },
       { scorer: network, weight: 1 },

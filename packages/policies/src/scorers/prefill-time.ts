@@ -164,30 +164,6 @@ export function createFetchTime(credits: TierCredits): Scorer {
 }
 
 /**
- * What the request costs others by the KV blocks it takes while it runs, in milliseconds per unit of weight: its share
- * of the engine's blocks, times how long it holds them, times how close the engine is to running out.
- */
-export function createKvPressure(credits: TierCredits): Scorer {
-  return {
-    name: "kv_pressure_ms",
-    score(decision, out) {
-      const { request, candidates, eligible, eligibleCount } = decision;
-      const { promptTokens, expectedOutputTokens, msPerOutputToken = 0 } = request;
-      const { weight, kvUse, kvCapacityTokens, matchedTokens } = candidates;
-      const answerMs = expectedOutputTokens * msPerOutputToken;
-      for (let place = 0; place < eligibleCount; place++) {
-        const index = eligible[place]!;
-        // Blocks that others already use are shared.
-        const tokens = Math.max(0, promptTokens - matchedTokens[index]!) + expectedOutputTokens;
-        const computeMs = ownMs(decision, index) + fetchMsOf(decision, index, credits);
-        const cost = (tokens / kvCapacityTokens[index]!) * (computeMs + answerMs) * kvUse[index]! ** 4;
-        out[index] = Number.isNaN(cost) ? 0 : cost / countingWeight(weight[index]!);
-      }
-    },
-  };
-}
-
-/**
  * What a millisecond of work costs later requests, in milliseconds. With one engine, every request of a busy period
  * waits for it: busy / (1 - busy) in total. With several engines, later requests use idle ones if there are any
  * (Sakasegawa's approximation of the wait in M/M/n, 1977).

@@ -53,11 +53,6 @@ export class DecisionSnapshot {
     return this.#pool.busy.of(this.#sentWork, this.#described);
   }
 
-  /** Milliseconds for each output token after the first; 0 while nothing is learned. */
-  get msPerOutputToken(): number {
-    return this.#pool.pace.msPerToken;
-  }
-
   /**
    * Milliseconds until a target has computed all prompts sent to it, by dead reckoning: the expected time of these
    * prompts and of their step, minus the time since the target last finished a prompt, or since it began. A prompt that is

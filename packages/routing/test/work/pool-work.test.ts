@@ -360,7 +360,7 @@ describe("a decision", () => {
     const selection = selectorOf().select(pool, [target, other], { features, prompt: undefined }, none);
     expect(backlogs[0]).toBeCloseTo(300 + work.rates.fixedMs, 9);
     expect(backlogs[1]).toBe(0);
-    expect(seen).toMatchObject({ busyShare: work.busy.of(work.busy.sentTo(target.index), 2), msPerOutputToken: 20 });
+    expect(seen).toMatchObject({ busyShare: work.busy.of(work.busy.sentTo(target.index), 2) });
     const alone = seen?.busyShare ?? Number.NaN;
     expect(alone).toBeCloseTo((1.15 * 125.5) / 1_100 / 2, 3);
     expect(selection?.work?.sent()).toBe(

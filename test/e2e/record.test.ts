@@ -124,5 +124,5 @@ test("without the key nothing is recorded; without a router, neither", async () 
   expect([refused.code, absent.code, silent.code, existsSync(file)]).toEqual([1, 1, 1, false]);
   expect(refused.stderr).toContain("missing_api_key");
   expect(absent.stderr).toContain("No router answers at");
-  expect(silent.stderr).toContain("no request came");
+  expect(silent.stderr).toContain("no requests recorded");
 });

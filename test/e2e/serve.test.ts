@@ -133,7 +133,7 @@ test("a running router tells how it is, lists its engines, and takes one out for
   expect(unknown).toMatchObject({ code: 1, stdout: "" });
   expect(unknown.stderr).toMatch(/answered 404: No engine has this id. \(engine_not_found\)\nList the engines/);
   expect(nowhere).toMatchObject({ code: 1, stdout: "" });
-  expect(nowhere.stderr).toContain("No router answers at http://127.0.0.1:1. Is it running?");
+  expect(nowhere.stderr).toContain("No router answers at http://127.0.0.1:1. Start it, or set --admin");
 
   const undrained = await run(["engines", "undrain", one, "--json", ...admin]);
   expect(JSON.parse(undrained.stdout)).toMatchObject({ id: one, draining: false });
@@ -148,7 +148,7 @@ test("the admin key guards the admin listener", async () => {
     run(admin, { env: { ESPALIER_ADMIN_KEY: "key-of-the-operators" } }),
   ]);
   expect([wrong.code, wrong.stderr]).toEqual([1, expect.stringContaining("(invalid_api_key)")]);
-  expect([right.code, right.stdout]).toEqual([1, expect.stringMatching(/^not ready: no engine is known\n/)]);
+  expect([right.code, right.stdout]).toEqual([1, expect.stringMatching(/^not ready: no engines known\n/)]);
 });
 
 test("an address that is taken ends it with 1 and a hint, for clients' and for operators'", async () => {

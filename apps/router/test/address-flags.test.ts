@@ -23,7 +23,7 @@ test("every flag for an address means the same in all commands", () => {
       command.options.flatMap(({ long, description }) => (long === flag ? [description] : [])),
     );
   for (const text of meanings("--admin")) expect(text).toMatch(/^admin address of/);
-  for (const text of meanings("--url")) expect(text).toMatch(/address for clients/);
+  for (const text of meanings("--url")) expect(text).toMatch(/^client address of/);
   for (const text of meanings("--engine")) expect(text).toMatch(/engine/i);
   for (const flag of addresses) expect(meanings(flag).length).toBeGreaterThan(0);
 });

@@ -30,7 +30,7 @@ test("fails for a tokenizer that is not there, with its path as it is found from
 
 test("says that KV events are of no use without a tokenizer, where they are asked for", async () => {
   const listen = ["--kv-events-listen", "tcp://127.0.0.1:5557"];
-  expect(await notesOf(...listen)).toContain("there is no tokenizer");
+  expect(await notesOf(...listen)).toContain("no tokenizer is configured");
   expect(await notesOf(...listen, "--tokenizer", shippedModelFolder())).toBe("");
   expect(await notesOf()).toBe("");
 });

@@ -218,13 +218,13 @@ test.each([
 test("the second router is named as one to ask the same", () => {
   const given = { ...fleet, model: "m", sharing: "mesh" } as const;
   expect(describeDemo({ ...given, routers: [router, next] })).toContain(
-    "the same at http://127.0.0.1:8081: whichever router is asked, the prompt goes to the engine that has it",
+    "repeat at http://127.0.0.1:8081: every router finds the engine that caches the prompt",
   );
-  expect(describeDemo({ ...given, routers: [router] })).not.toContain("the same at");
+  expect(describeDemo({ ...given, routers: [router] })).not.toContain("repeat at");
 });
 
 // Symptom: the demo promised of routers that share nothing that any of them would find the engine that has the prompt.
 test("routers that share nothing are not said to find each other's prompts", () => {
   const given = { ...fleet, model: "m", sharing: "none" } as const;
-  expect(describeDemo({ ...given, routers: [router, next] })).not.toContain("whichever router");
+  expect(describeDemo({ ...given, routers: [router, next] })).not.toContain("every router finds");
 });

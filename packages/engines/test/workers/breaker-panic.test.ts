@@ -28,7 +28,7 @@ describe("engines whose breakers are open", () => {
     expect(usable(harness)).toEqual(["a", "b", "c", "d"]);
     expect(harness.record("a").isOverruled).toBe(true);
     expect(harness.record("d").isOverruled).toBe(false);
-    expect(harness.lines.filter(({ message }) => message.includes("overruled"))).toHaveLength(3);
+    expect(harness.lines.filter(({ message }) => message.includes("breaker ignored"))).toHaveLength(3);
   });
 
   test("count again as soon as enough of them have closed", async () => {

@@ -41,7 +41,7 @@ test("the catalogue lists every metric once, sorted, with its labels in order", 
     { name: "espalier_b_seconds", help: "B.", type: "histogram", labels: [] },
     {
       name: "espalier_metrics_overflow_total",
-      help: expect.stringContaining("label sets"),
+      help: expect.stringContaining("Label sets"),
       type: "counter",
       labels: ["metric"],
     },

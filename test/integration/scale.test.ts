@@ -75,6 +75,6 @@ test("the scaler over TLS, and metadata that name no model", async () => {
   const scaler = connectScaler(router.router.scalerAddress!, authority.ca);
   rig.own(() => scaler.close());
   expect(await scaler.engines({ model: "tiny" })).toBe(0);
-  await expect(scaler.engines({})).rejects.toThrow("must name the `model`");
+  await expect(scaler.engines({})).rejects.toThrow("Missing `model`");
   await expect(scaler.engines({ model: "tiny", role: "cook" })).rejects.toThrow("both, prefill, decode");
 });

@@ -76,7 +76,7 @@ testWithRedis("a server that stops answering until all leases lapsed loses nobod
   await converged(nodes);
   await waitFor(() => stateOf(nodes[0], "b") === "alive" && stateOf(nodes[1], "a") === "alive", { what: "members" });
   expect(isAnyDead()).toBe(false);
-  expect(nodes[0].logger.lines.some(({ message }) => message.startsWith("Redis is not usable"))).toBe(true);
+  expect(nodes[0].logger.lines.some(({ message }) => message.startsWith("Redis unusable"))).toBe(true);
 });
 
 testWithRedis("a router starts without Redis, is used after a while, and joins when Redis is there", async () => {

@@ -161,10 +161,12 @@ const legend: readonly string[] = [
 
 function renderAblation({ cases, without }: AblationCommand, { parts }: Ablation): string {
   const { routers, seeds, isQuick, only } = cases;
+  const all = defaultPolicyParts.length;
+  const partsLeftOut = without.length === all ? `its ${all}` : `${without.length} of its ${all}`;
   const flags = [
     ...(isQuick ? ["--quick"] : []),
     ...(only === undefined ? [] : [`--only ${only.join(",")}`]),
-    ...(without.length === defaultPolicyParts.length ? [] : [`--without ${without.join(",")}`]),
+    ...(without.length === all ? [] : [`--without ${without.join(",")}`]),
     `--routers ${routers.join(",")} --seeds ${seeds}`,
   ];
   return [
@@ -174,7 +176,7 @@ function renderAblation({ cases, without }: AblationCommand, { parts }: Ablation
     `npx espalier simulate ablation ${flags.join(" ")} --report`,
     "```",
     "",
-    `Made by that command: \`${policy}\` without one of ${without.length} of its ${defaultPolicyParts.length} parts at a time, in the cases of \`worst-case\`.`,
+    `Made by that command: \`${policy}\` without one of ${partsLeftOut} parts at a time, in the cases of \`worst-case\`.`,
     ...legend,
     "No case has regions or LoRA adapters: parts for those are not reached.",
     "",

@@ -21,6 +21,11 @@ interface PlotKind {
   readonly also?: (series: Series) => string;
 }
 
+const percentiles = (p50: "firstByteP50Ms" | "tpotP50Ms", p99: "firstByteP99Ms" | "tpotP99Ms"): readonly Line[] => [
+  { label: "p50", variable: "--leaf", values: (series) => series[p50] },
+  { label: "p99", variable: "--bark", values: (series) => series[p99] },
+];
+
 /** The key figures: the mean of the last five seconds as a number, fifteen minutes as a plot. */
 const kinds: readonly PlotKind[] = [
   {
@@ -44,19 +49,13 @@ const kinds: readonly PlotKind[] = [
     title: "Time to first token",
     format: formatMs,
     top: 100,
-    lines: [
-      { label: "p50", variable: "--leaf", values: ({ firstByteP50Ms }) => firstByteP50Ms },
-      { label: "p99", variable: "--bark", values: ({ firstByteP99Ms }) => firstByteP99Ms },
-    ],
+    lines: percentiles("firstByteP50Ms", "firstByteP99Ms"),
   },
   {
     title: "Time per output token",
     format: formatMs,
     top: 20,
-    lines: [
-      { label: "p50", variable: "--leaf", values: ({ tpotP50Ms }) => tpotP50Ms },
-      { label: "p99", variable: "--bark", values: ({ tpotP99Ms }) => tpotP99Ms },
-    ],
+    lines: percentiles("tpotP50Ms", "tpotP99Ms"),
   },
   {
     title: "Goodput",

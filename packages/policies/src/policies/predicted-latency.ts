@@ -37,13 +37,13 @@ const stallMs = 2_000;
 export const predictedLatency: PolicyDefinition = {
   summary:
     "Lowest predicted latency, including the delay of other requests, in milliseconds. The backlog is " +
-    "dead-reckoned. The uncached prefill of the request is weighted by engine load, stalled answers and `slo.tpot`. Block transfers from slower memory and " +
-    "network round trips above the nearest engine's, from 2 ms, add to the cost. Round trips weigh up to five " +
-    "times while nearby engines have free memory and no prefill backlog, because later turns repeat them. " +
-    "Popular prefixes are copied to another engine once the delay without the copy equals its cost. A guard rail " +
-    "excludes engines with 16 requests in flight above three times the mean. Times are learned from answers; " +
-    "credits apply until transfer times are learned. A cold prompt leaves the engines owned by its router only " +
-    "for a gain of 20 ms plus the lag of peers. Near ties and peer load are handled as in least_work.",
+    "dead-reckoned. The uncached prefill of the request is weighted by engine load, stalled answers and " +
+    "`slo.tpot`. Block transfers from slower memory and network round trips above the nearest engine's, from " +
+    "2 ms, add to the cost. Round trips weigh up to five times while nearby engines have free memory and no " +
+    "prefill backlog, because later turns repeat them. Popular prefixes are copied to another engine once the " +
+    "delay without the copy equals its cost. A guard rail excludes engines with 16 requests in flight above " +
+    "three times the mean. Times are learned from answers; credits apply until transfer times are " +
+    "learned. A cold prompt leaves the engines owned by its router only for a gain of 20 ms plus the lag of peers. Near ties and peer load are handled as in least_work.",
   source:
     "dead-reckoned backlog and s / (1 - rho), by simulation; learned rates; ski rental for copies (Karlin et " +
     "al., 1988); bounded loads (Mirrokni et al., 2016)",

@@ -314,7 +314,7 @@ function batchOf(targets: readonly RoutingTarget[], work: PoolWork | undefined, 
   for (const target of targets) {
     const { running, kvUse } = target.signals;
     const byMemory = running >= 1 && kvUse >= leastKvUse ? running / kvUse : Number.POSITIVE_INFINITY;
-    const limit = work?.limits.of(target, nowMs) ?? Number.NaN;
+    const limit = work?.demand.limits.of(target, nowMs) ?? Number.NaN;
     const batch = Math.min(byMemory, Number.isNaN(limit) ? Number.POSITIVE_INFINITY : limit);
     if (batch === Number.POSITIVE_INFINITY) continue;
     sum += Math.min(maxBatch, Math.max(1, batch));

@@ -1,4 +1,5 @@
 import { type Clock, DecayedSum } from "@espalier/core";
+import { BatchLimits } from "./batch-limits.ts";
 import type { PromptPart } from "./prefill-rates.ts";
 
 /** Half-life of the rate of arrivals: the rate of Poisson arrivals is known to a tenth from two requests per second on. */
@@ -14,6 +15,7 @@ const usualOutputTokens = 256;
 
 /** What this router measures of the load of one pool: how often requests come, and what one costs the engines. */
 export class PoolDemand {
+  readonly limits = new BatchLimits();
   readonly #clock: Clock;
   readonly #startMs: number;
   readonly #arrivals = new DecayedSum(rateHalfLifeMs);

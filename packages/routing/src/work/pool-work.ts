@@ -3,7 +3,6 @@ import { pullSetupMs } from "@espalier/policies";
 import type { SharedLoad } from "@espalier/shared-tree";
 import type { RoutingTarget } from "../routing-target.ts";
 import { AnswerPace } from "./answer-pace.ts";
-import { BatchLimits } from "./batch-limits.ts";
 import { BusyShare } from "./busy-share.ts";
 import { DecisionSnapshot, UnlearnedPace } from "./decision-snapshot.ts";
 import { FetchRates, priorFetch } from "./fetch-rates.ts";
@@ -24,7 +23,6 @@ export class PoolWork {
   /** For prompts sent before anything is learned. */
   readonly unlearned = new UnlearnedPace();
   readonly busy: BusyShare;
-  readonly limits = new BatchLimits();
   /** What this router measures of the pool's load. */
   readonly demand: PoolDemand;
   readonly #clock: Clock;

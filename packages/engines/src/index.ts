@@ -80,4 +80,5 @@ export {
   type TargetExclusion,
   type TargetLoad,
   targetExclusions,
+  unreportedRequests,
 } from "./workers/index.ts";

@@ -58,7 +58,7 @@ export interface CandidateSet {
   readonly kvCapacityTokens: Float64Array;
   /** Age in milliseconds of `running`, `waiting` and `kvUse`. */
   readonly signalAgeMs: Float64Array;
-  /** Value of `inFlight` when those were read. Separates other clients' requests from the caller's own. */
+  /** Of `running` and `waiting`, those of the caller's fleet. The rest are other clients'. */
   readonly inFlightAtSignal: Float64Array;
   /**
    * Tokens at the start of this prompt whose blocks are on the GPU, announced by the engine, or predicted because a

@@ -10,7 +10,7 @@ interface Metrics {
   scrapedMs: number;
 }
 
-function rig(peers = 0) {
+function rig() {
   const { clock, advance } = createVirtualTime();
   const metrics: Metrics = { running: NaN, waiting: NaN, inFlightAtScrape: NaN, scrapedMs: -Infinity };
   const signals = {
@@ -25,20 +25,26 @@ function rig(peers = 0) {
     },
     ageMs: () => clock.nowMs() - metrics.scrapedMs,
   };
-  const target = { signals } as unknown as Target;
-  const unseen = new UnseenAnswers({ clock, releaseAfterMs: 10_000, peerInFlight: () => peers });
+  const load = { inFlight: 0 };
+  const target = { signals, load } as unknown as Target;
+  const unseen = new UnseenAnswers({ clock, releaseAfterMs: 10_000 });
   const over: number[] = [];
   const prompts: number[] = [];
   return {
     unseen,
     over,
     prompts,
-    add: (id: number, expectedPromptMs = 50) =>
+    add: (id: number, expectedPromptMs = 50) => {
+      load.inFlight += 1;
       unseen.add({
         ...{ target, expectedPromptMs },
         assumePrompt: () => void prompts.push(id),
-        finishUnseen: () => void over.push(id),
-      }),
+        finishUnseen: () => {
+          load.inFlight -= 1;
+          over.push(id);
+        },
+      });
+    },
     scrape(running: number, waiting: number, inFlightAtScrape: number) {
       Object.assign(metrics, { running, waiting, inFlightAtScrape, scrapedMs: clock.nowMs() });
     },
@@ -79,14 +85,15 @@ test("a scrape says nothing of later requests, nor does one without numbers", ()
 });
 
 test("other routers' requests count: each router ends its own share", () => {
-  const { add, scrape, pass, unseen, over } = rig(2);
+  const { add, scrape, pass, unseen, over } = rig();
   for (const id of [1, 2]) add(id);
   pass(100);
-  scrape(4, 0, 2);
+  // Four are in flight through all routers.
+  scrape(4, 0, 4);
   unseen.sweep();
   expect(over).toEqual([]);
   pass(100);
-  scrape(2, 0, 2);
+  scrape(2, 0, 4);
   unseen.sweep();
   expect(over).toEqual([1]);
 });

@@ -4,7 +4,10 @@ import type { Clock } from "@espalier/core";
 export interface EngineSignals extends Readonly<SignalValues> {
   /** Which engine's metrics they are; kept when the numbers are forgotten. */
   readonly dialect: EngineDialect | undefined;
-  /** Requests that this router had in flight to the target when that scrape began; NaN without any. */
+  /**
+   * Requests of all routers at the target when that scrape began: those that this router knew, and
+   * `unreportedRequests`. NaN without a scrape.
+   */
   readonly inFlightAtScrape: number;
   /** Milliseconds since the scrape that these numbers came from began; Infinity without any. */
   ageMs(): number;
@@ -14,7 +17,7 @@ export interface EngineSignals extends Readonly<SignalValues> {
 export interface OwnedSignals extends EngineSignals {
   /**
    * @param sampledMs when the scrape began, on the monotonic clock
-   * @param inFlight requests in flight to the target at that moment
+   * @param inFlight requests of all routers in flight to the target at that moment, as far as they are known
    */
   accept(dialect: EngineDialect | undefined, values: SignalValues, sampledMs: number, inFlight: number): void;
   forget(): void;
@@ -22,6 +25,7 @@ export interface OwnedSignals extends EngineSignals {
 
 export function createEngineSignals(clock: Clock): OwnedSignals {
   let sampledMs = Number.NEGATIVE_INFINITY;
+  let lastForeign = Number.NaN;
   const signals = {
     ...unknownSignals(),
     inFlightAtScrape: Number.NaN,
@@ -29,17 +33,33 @@ export function createEngineSignals(clock: Clock): OwnedSignals {
     ageMs: () => clock.nowMs() - sampledMs,
     accept(dialect: EngineDialect | undefined, values: SignalValues, atMs: number, inFlight: number): void {
       Object.assign(signals, values);
-      signals.inFlightAtScrape = inFlight;
+      const foreign = values.running + values.waiting - inFlight;
+      signals.inFlightAtScrape = inFlight + unreportedRequests(foreign, lastForeign);
+      lastForeign = foreign;
       signals.dialect = dialect;
       sampledMs = atMs;
     },
     forget(): void {
       Object.assign(signals, unknownSignals());
       signals.inFlightAtScrape = Number.NaN;
+      lastForeign = Number.NaN;
       sampledMs = Number.NEGATIVE_INFINITY;
     },
   };
   return signals;
+}
+
+/**
+ * Of the requests at an engine beyond those that the routers are known to have there, how many are other routers' that
+ * have not reported them yet: those that the scrape before did not show. Other clients' requests last from scrape to
+ * scrape, so they count from the second one.
+ *
+ * @param foreign requests beyond the known ones at this scrape; NaN if the engine does not report its requests
+ * @param lastForeign the same of the scrape before; NaN without one, and then all count as other clients'
+ */
+export function unreportedRequests(foreign: number, lastForeign: number): number {
+  const more = foreign - Math.max(0, lastForeign);
+  return Math.max(0, more) || 0;
 }
 
 export type EngineDialect = "vllm" | "sglang" | "trtllm" | "triton";

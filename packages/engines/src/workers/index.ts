@@ -15,7 +15,7 @@ export {
   type TargetExclusion,
   targetExclusions,
 } from "./engine-record.ts";
-export type { EngineDialect, EngineSignals, SignalValues } from "./engine-signals.ts";
+export { type EngineDialect, type EngineSignals, type SignalValues, unreportedRequests } from "./engine-signals.ts";
 export { createFleet, type Fleet, type FleetChange, type FleetDeps, type FleetSharing, maxEngines } from "./fleet.ts";
 export { defaultFleetOptions, type FleetOptionsInput } from "./fleet-options.ts";
 export {

@@ -470,3 +470,22 @@ test.each([
   await harness.time.advanceAsync(60_000);
   expect([harness.record("a").state, restarts]).toEqual(["up", 1]);
 });
+
+test("requests that no router has reported count as other clients' from the second scrape on", async () => {
+  const harness = await startHarness();
+  const pageOf = (running: number): Answer => ({
+    status: 200,
+    body: `vllm:num_requests_running ${running}\nvllm:num_requests_waiting 0\n`,
+  });
+  const engine = harness.engine("a", {}, { "/metrics": pageOf(4) });
+  await harness.apply(engine);
+  const { signals } = harness.target("a");
+  const others = [signals.running - signals.inFlightAtScrape];
+  for (const running of [9, 12, 5]) {
+    engine.paths["/metrics"] = pageOf(running);
+    await untilScrapes(harness, () => engine.times("/metrics"), engine.times("/metrics").length + 1);
+    others.push(signals.running - signals.inFlightAtScrape);
+  }
+  // The first page alone is believed. 4 of the second page's 9 were there before, and 9 of the third page's 12.
+  expect(others).toEqual([4, 4, 9, 5]);
+});

@@ -48,12 +48,8 @@ const messageRoomBytes = 1_048_576;
 
 export function createEndpointPicker(options: EndpointPickerOptions): EndpointPicker {
   const { settings, config, context, isReady, logger, meter } = options;
-  const { clock, scheduler, mesh } = context;
-  const unseen = new UnseenAnswers({
-    clock,
-    releaseAfterMs: settings.releaseAfterMs,
-    peerInFlight: ({ index }) => mesh?.load.inFlight[index] ?? 0,
-  });
+  const { clock, scheduler } = context;
+  const unseen = new UnseenAnswers({ clock, releaseAfterMs: settings.releaseAfterMs });
   const waiting = new Set<GatewayRequest>();
   const parts: GatewayParts = {
     context,

@@ -63,8 +63,6 @@ interface UnseenAnswersOptions {
   readonly clock: Clock;
   /** How long a request counts as running at most. */
   readonly releaseAfterMs: number;
-  /** Requests in flight to a target that other routers have announced. */
-  readonly peerInFlight: (target: Target) => number;
 }
 
 /**
@@ -135,11 +133,11 @@ export class UnseenAnswers {
   /** How many of this router's requests the engine did not have any more at its last scrape. */
   #finishedAt(target: Target): number {
     const { running, waiting, inFlightAtScrape } = target.signals;
-    const busy = running + waiting;
-    if (Number.isNaN(busy) || Number.isNaN(inFlightAtScrape)) return 0;
-    const believed = inFlightAtScrape + this.#options.peerInFlight(target);
+    const finished = inFlightAtScrape - (running + waiting);
     // Each router ends its own share.
-    return believed > busy ? Math.ceil(((believed - busy) * inFlightAtScrape) / believed) : 0;
+    return finished > 0
+      ? Math.ceil((finished * Math.min(target.load.inFlight, inFlightAtScrape)) / inFlightAtScrape)
+      : 0;
   }
 
   #dropOldest(): void {

@@ -15,13 +15,14 @@ import {
   createTargetLoad,
   type OwnedTargetAdapters,
   type TargetLoad,
+  unreportedRequests,
 } from "@espalier/engines";
 import type { RoutingTarget } from "@espalier/routing";
 import { blockTokens } from "../clients/workload.ts";
 import type { SimEngine } from "./sim-engine.ts";
 
 /** Columns in the readings of one engine. */
-const column = { running: 0, waiting: 1, kvUse: 2, inFlight: 3, atMs: 4, count: 5 } as const;
+const column = { running: 0, waiting: 1, kvUse: 2, inFlight: 3, foreign: 4, atMs: 5, count: 6 } as const;
 
 /** One router's readings, engine by engine. They are contiguous because every decision scans them. */
 export function createReadings(engines: number): Float64Array {
@@ -83,7 +84,10 @@ class SimSignals {
     this.#readings[this.#first + column.running] = stats.running;
     this.#readings[this.#first + column.waiting] = stats.waiting;
     this.#readings[this.#first + column.kvUse] = stats.kvUse;
-    this.#readings[this.#first + column.inFlight] = inFlight;
+    const foreign = stats.running + stats.waiting - inFlight;
+    const lastForeign = this.#readings[this.#first + column.foreign]!;
+    this.#readings[this.#first + column.inFlight] = inFlight + unreportedRequests(foreign, lastForeign);
+    this.#readings[this.#first + column.foreign] = foreign;
     this.#readings[this.#first + column.atMs] = atMs;
   }
 

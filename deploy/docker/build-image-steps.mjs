@@ -16,7 +16,7 @@ const assets = ["migration", "models"];
 const otherSystems = ["darwin", "linux", "win32"].filter((name) => name !== process.platform).join("|");
 /** What libraries publish for their developers, in folders at their top. */
 const ofDevelopers = /\/node_modules\/(?:@[^/]+\/)?[^/]+\/(?:tests?|__tests__|examples?|benchmarks?|docs|\.github)$/;
-const leftOut = new RegExp(`\\.(?:d\\.[cm]?ts|map|tsbuildinfo)$|/zeromq/build/(?:${otherSystems})$`);
+const skipped = new RegExp(`\\.(?:d\\.[cm]?ts|map|tsbuildinfo)$|/zeromq/build/(?:${otherSystems})$`);
 
 const [, , ...steps] = process.argv;
 for (let at = 0; at < steps.length; at++) {
@@ -102,6 +102,6 @@ function copyFolder(source, target, except) {
   const from = join(root, source);
   cpSync(from, target, {
     recursive: true,
-    filter: (path) => path === from || !(leftOut.test(path) || ofDevelopers.test(path) || except.test(path)),
+    filter: (path) => path === from || !(skipped.test(path) || ofDevelopers.test(path) || except.test(path)),
   });
 }

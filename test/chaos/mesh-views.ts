@@ -8,7 +8,7 @@ export async function stateOf(viewer: RouterProcess, router: string): Promise<st
 /** Requests that a router counts as in flight elsewhere, by what another router said. */
 export async function loadOf(viewer: RouterProcess, router: string): Promise<number> {
   const reported = (await viewer.mesh()).load.find((origin) => origin.router === router);
-  return reported === undefined || reported.leaseLeftMs === 0 ? 0 : reported.inFlight;
+  return reported === undefined || reported.leaseRemainingMs === 0 ? 0 : reported.inFlight;
 }
 
 /** Whether every feed is live, read by one of these, and all viewers agree on by which. */

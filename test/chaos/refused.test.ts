@@ -133,7 +133,7 @@ test("a router that knows the secret and then sends garbage loses its link, and 
   const counts = async () => {
     const page = await router!.metrics();
     return {
-      ends: page.sum("espalier_mesh_link_ends_total", { why: "frame-invalid" }),
+      ends: page.sum("espalier_mesh_links_closed_total", { reason: "frame-invalid" }),
       rejects: page.sum("espalier_mesh_rejects_total"),
     };
   };

@@ -41,7 +41,7 @@ export interface MeshPage {
     readonly isDraining: boolean;
     readonly roundTripMs: number | null;
   }[];
-  readonly load: readonly { readonly router: string; readonly leaseLeftMs: number; readonly inFlight: number }[];
+  readonly load: readonly { readonly router: string; readonly leaseRemainingMs: number; readonly inFlight: number }[];
   readonly feeds: { readonly owned: number; readonly backup: number; readonly unread: number };
   readonly facts: {
     readonly targets: number;

@@ -33,7 +33,7 @@ const meshMetrics = [
   "espalier_mesh_feed_moves_total",
   "espalier_mesh_feeds_unowned",
   "espalier_mesh_invalid_frames_total",
-  "espalier_mesh_link_ends_total",
+  "espalier_mesh_links_closed_total",
   "espalier_mesh_links",
   "espalier_mesh_member_changes_total",
   "espalier_mesh_members",
@@ -45,7 +45,7 @@ const meshMetrics = [
   "espalier_mesh_resyncs_total",
   "espalier_mesh_sent_bytes_total",
   "espalier_mesh_snapshots_total",
-  "espalier_mesh_statements_total",
+  "espalier_mesh_digests_total",
 ];
 
 /** Seen from the root of the repository. */

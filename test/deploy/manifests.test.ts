@@ -223,8 +223,8 @@ test("autoscalers scale the example's engines, by a metric and a port that route
   const { scale } = loadConfig({ file: { path: "values.yaml", text: `scale: ${written}` } });
   expect(scale).toMatchObject({ host: "0.0.0.0", port: port!.targetPort });
   const rule = readText("deploy/kubernetes/scaling/hpa.yaml");
-  expect(rule).toContain("espalier_scale_wanted_engines");
-  expect(readText("docs/METRICS.md")).toContain("`espalier_scale_wanted_engines`");
+  expect(rule).toContain("espalier_scale_desired_engines");
+  expect(readText("docs/METRICS.md")).toContain("`espalier_scale_desired_engines`");
 });
 
 /** What the test of autoscalers reads. */

@@ -172,7 +172,7 @@ test("the status tells engines, models and what is under way", async () => {
     totals: {
       ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
       ...{ promptTokens: 0, cachedTokens: 0, completionTokens: 0, firstBytes: 0, firstByteS: 0 },
-      ...{ kept: 0, missed: 0, streams: 0, tpotS: 0 },
+      ...{ met: 0, missed: 0, streams: 0, tpotS: 0 },
     },
     goodput: [],
     engines: 2,

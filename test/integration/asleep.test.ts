@@ -48,10 +48,10 @@ test("an engine asleep gets no requests though it is healthy, and gets them agai
     asleepEngines: 1,
   });
   const { json } = await router.admin("POST", "/admin/explain", chat());
-  expect(json.leftOut).toEqual([{ key: sims[0]!.id, reasons: ["asleep, by its metrics"] }]);
+  expect(json.excluded).toEqual([{ key: sims[0]!.id, reasons: ["asleep, by its metrics"] }]);
   const page = await router.metrics();
   expect(page.sum("espalier_engine_asleep_ranks")).toBe(1);
-  expect(page.sum("espalier_left_out_total", { reason: "asleep" })).toBe(12);
+  expect(page.sum("espalier_excluded_targets_total", { reason: "asleep" })).toBe(12);
 
   await tell(sims[0]!, "/wake_up");
   await untilAsleep(router, 0);

@@ -48,7 +48,7 @@ test("the connection past the bound is told so with 503 and a time to come again
   kept[0]!.write(request);
   await kept[0]!.until(/200 [\s\S]*200 /);
   const page = await router.metrics();
-  expect(page.sum("espalier_refused_connections_total", { listener: "clients", how: "answered" })).toBe(2);
+  expect(page.sum("espalier_refused_connections_total", { listener: "clients", outcome: "answered" })).toBe(2);
   const linesWith = (part: string) => router.lines.filter(({ message }) => message.startsWith(part));
   expect(linesWith("connection limit reached")).toMatchObject([{ level: "warn", fields: { max: 2 } }]);
 
@@ -65,7 +65,7 @@ test("of those beyond the bound 256 are kept until they ask; the next one is clo
   await next.closed();
   expect(next.received()).toBe("");
   const page = await router.metrics();
-  expect(page.sum("espalier_refused_connections_total", { listener: "clients", how: "closed" })).toBe(1);
+  expect(page.sum("espalier_refused_connections_total", { listener: "clients", outcome: "closed" })).toBe(1);
   expect(page.sum("espalier_open_connections", { listener: "clients" })).toBe(257);
 });
 

@@ -102,11 +102,13 @@ test("routers of a mesh tell each other where their pages are, and let these rea
   }
   const shared = async () => {
     const { prefixes } = (await one.admin("GET", "/admin/prefixes")).json as {
-      prefixes: readonly { blocks: number; holders: readonly { isFact: boolean }[] }[];
+      prefixes: readonly { blocks: number; holders: readonly { isReported: boolean }[] }[];
     };
     return prefixes.find(({ blocks }) => blocks === 20);
   };
-  await waitFor(async () => (await shared())?.holders[0]?.isFact, { what: "a prefix that its engine has announced" });
+  await waitFor(async () => (await shared())?.holders[0]?.isReported, {
+    what: "a prefix that its engine has announced",
+  });
 });
 
 test("who asks a router is told which others differ, and which were refused and why", async () => {

@@ -452,7 +452,7 @@ describe("an answer that is not shown", () => {
     running = 1;
     await exchange.routed();
     exchange.stream.cancel();
-    await waitFor(async () => (await router.metrics()).sum("espalier_picker_unseen_answers_total") === 1, {
+    await waitFor(async () => (await router.metrics()).sum("espalier_picker_unobserved_responses_total") === 1, {
       what: "an unseen answer",
     });
     expect(await inFlight(router)).toBe(1);
@@ -482,7 +482,7 @@ describe("an answer that is not shown", () => {
       expect(await exchange.next()).toHaveProperty("responseHeaders");
       exchange.stream.cancel();
     }
-    await waitFor(async () => (await router.metrics()).sum("espalier_picker_unseen_answers_total") === requests, {
+    await waitFor(async () => (await router.metrics()).sum("espalier_picker_unobserved_responses_total") === requests, {
       what: "unseen answers",
     });
     expect(await inFlight(router)).toBe(requests);

@@ -20,7 +20,7 @@ interface Report {
   readonly sessionKey: string | null;
   readonly prompt: Json;
   readonly candidates: readonly Candidate[];
-  readonly leftOut: readonly { readonly key: string; readonly reasons: readonly string[] }[];
+  readonly excluded: readonly { readonly key: string; readonly reasons: readonly string[] }[];
   readonly split: Json | null;
   readonly service: Json | null;
 }
@@ -82,7 +82,7 @@ describe("two routers", () => {
         reason: "prefix_match",
         choice: { key: holder.id, probability: 1 },
         prompt: { tokens: 400, blocks: 25, blockSize: 16, from: "tokens" },
-        leftOut: [],
+        excluded: [],
       });
       expect(report.candidates.map(({ key }) => key).sort()).toEqual(sims.map(({ id }) => id).sort());
       expect(of(report, holder)).toMatchObject({
@@ -174,7 +174,7 @@ test("who is left out, and why; where nobody is left there is no choice", async 
   const some = await explain(router, chat());
   expect(some.choice).toEqual({ key: sims[2]!.id, probability: 1 });
   expect(some.reason).toBe("only_candidate");
-  expect(some.leftOut).toEqual([
+  expect(some.excluded).toEqual([
     { key: sims[0]!.id, reasons: [expect.stringContaining("prefill")] },
     { key: sims[1]!.id, reasons: ["drained by an operator"] },
   ]);
@@ -183,7 +183,7 @@ test("who is left out, and why; where nobody is left there is no choice", async 
   await drain(sims[2]!);
   const none = await explain(router, chat());
   expect(none).toMatchObject({ choice: null, reason: null, candidates: [] });
-  expect(none.leftOut.map(({ key }) => key)).toEqual(sims.map(({ id }) => id));
+  expect(none.excluded.map(({ key }) => key)).toEqual(sims.map(({ id }) => id));
 });
 
 test("a body is planned for the endpoint that it looks like, or that is named", async () => {
@@ -237,7 +237,7 @@ test("where two engines would serve it, both are named", async () => {
     thresholdTokens: 128,
   });
   expect(long.choice?.key).toBe(decode);
-  expect(long.leftOut).toEqual([{ key: prefill, reasons: ["role prefill: serves no request alone"] }]);
+  expect(long.excluded).toEqual([{ key: prefill, reasons: ["role prefill: serves no request alone"] }]);
   expect((await explain(router, chat())).split).toEqual({
     reason: "below_threshold",
     pair: null,

@@ -112,7 +112,7 @@ describe("with two engines that lend each other blocks", () => {
     expect(answer.json.usage).toMatchObject({ prompt_tokens_details: { cached_tokens: wholeTokens } });
     expect(await pulls(other)).toMatchObject({ pulls: 1, pulledTokens: wholeTokens, emptyPulls: 0 });
     const metrics = await router.metrics();
-    expect(metrics.sum("espalier_kv_pulls_total", { outcome: "brought" })).toBe(1);
+    expect(metrics.sum("espalier_kv_pulls_total", { outcome: "hit" })).toBe(1);
     expect(metrics.sum("espalier_kv_pull_tokens_total")).toBe(wholeTokens);
     await rest();
     // It has them now itself.
@@ -126,7 +126,7 @@ describe("with two engines that lend each other blocks", () => {
     const rest = await occupy(router, holder, [other]);
     const turn = await ask(router, "/v1/completions", { prompt, max_tokens: 1 });
     expect(turn).toMatchObject({ status: 200, engine: other.id, cached: 0 });
-    expect((await router.metrics()).sum("espalier_kv_pulls_total", { outcome: "missed" })).toBe(1);
+    expect((await router.metrics()).sum("espalier_kv_pulls_total", { outcome: "miss" })).toBe(1);
     await rest();
     const { candidates } = (await explained(router, prompt)) as {
       readonly candidates: readonly { readonly key: string; readonly signals: Json }[];

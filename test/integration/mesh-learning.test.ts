@@ -44,5 +44,5 @@ test("a router that joins expects of the engines what another one has learned, a
   const metrics = (await call(`${joiner.adminUrl}/metrics`)).text;
   expect(metrics).toMatch(/espalier_learned_times_received_total\{outcome="taken"\} [1-9]/);
   // The other router's release and the load it sees are notes, too.
-  expect(metrics).toMatch(/espalier_notes [1-3]\b/);
+  expect(metrics).toMatch(/espalier_shared_estimates [1-3]\b/);
 }, 60_000);

@@ -150,7 +150,7 @@ test("a header that is neither is refused, and keys of providers that fail are n
   expect(status).toMatchObject({ isPaused: true, inFlight: 0, spent: { hour: 0, day: 0 } });
   expect((await router.metrics()).sum("espalier_overflow_requests_total", { outcome: "failed" })).toBe(1);
   await post(chatUrl(router), chat());
-  expect((await router.metrics()).sum("espalier_overflow_withheld_total", { cause: "paused" })).toBe(1);
+  expect((await router.metrics()).sum("espalier_overflow_withheld_total", { reason: "paused" })).toBe(1);
 });
 
 test("the next provider gets what the first one refuses, and a failure sends the request to engines that came back", async () => {
@@ -268,7 +268,7 @@ test("a spent budget ends it, over all routers of a mesh, for as long as the hou
   await waitFor(async () => (await statusOf(other)).spent.hour === 3, { what: "the other router to hear of it" });
   const answer = await post(chatUrl(other), chat());
   expect([answer.status, errorOf(answer).code]).toEqual([503, "no_engine_available"]);
-  expect((await other.metrics()).sum("espalier_overflow_withheld_total", { cause: "budget" })).toBe(1);
+  expect((await other.metrics()).sum("espalier_overflow_withheld_total", { reason: "budget" })).toBe(1);
   // Shorter answers still fit.
   expect((await post(chatUrl(other), chat({ max_tokens: 2 }))).status).toBe(200);
 });

@@ -19,7 +19,7 @@ interface Past {
     readonly target: string;
     readonly attempt: number;
     readonly candidates: readonly Json[];
-    readonly leftOut: readonly Json[];
+    readonly excluded: readonly Json[];
   }[];
 }
 
@@ -131,19 +131,19 @@ test("an engine that a class partition keeps from a request is named, in advance
 
   await send("meanwhile");
   const [decision] = (await pastOf(router, "meanwhile")).decisions;
-  const { leftOut, choice } = await explained();
-  const [kept] = decision!.leftOut;
-  expect(decision!.leftOut).toEqual([{ key: expect.any(String), reason: "class_partition" }]);
+  const { excluded, choice } = await explained();
+  const [kept] = decision!.excluded;
+  expect(decision!.excluded).toEqual([{ key: expect.any(String), reason: "class_partition" }]);
   expect(decision!.summary).toContain(`${kept!.key} was left out (class_partition)`);
-  expect(leftOut).toEqual([{ key: kept!.key, reasons: [expect.stringContaining("class partition")] }]);
+  expect(excluded).toEqual([{ key: kept!.key, reasons: [expect.stringContaining("class partition")] }]);
   expect((choice as Json).key).toBe(decision!.target);
-  const counted = (await router.metrics()).sum("espalier_left_out_total", { reason: "class_partition" });
+  const counted = (await router.metrics()).sum("espalier_excluded_targets_total", { reason: "class_partition" });
   expect(counted).toBe(1);
 
   answer(waiting[0]!);
   await job.body;
   await router.untilIdle();
   await send("after");
-  expect((await pastOf(router, "after")).decisions[0]!.leftOut).toEqual([]);
-  expect(await explained()).toMatchObject({ leftOut: [] });
+  expect((await pastOf(router, "after")).decisions[0]!.excluded).toEqual([]);
+  expect(await explained()).toMatchObject({ excluded: [] });
 });

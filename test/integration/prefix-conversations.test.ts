@@ -98,7 +98,7 @@ test("predictions are counted beside what engines report", async () => {
   const cached = turns.reduce((sum, turn) => sum + turn.cached, 0);
   expect(await cacheCounts(router)).toEqual({ predicted: cached, reported: cached, over: 0, under: 0 });
   const page = await router.metrics();
-  expect(page.sum("espalier_prompts_total", { from: "tokens" })).toBe(turns.length);
+  expect(page.sum("espalier_prompts_total", { source: "tokens" })).toBe(turns.length);
   expect(page.sum("espalier_prompts_total")).toBe(turns.length);
 });
 

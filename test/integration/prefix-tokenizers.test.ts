@@ -16,7 +16,7 @@ afterEach(() => rig.close());
 /** Prompts so far, by what they were cut into. */
 async function promptsOf(router: RunningRouter): Promise<Json> {
   const page = await router.metrics();
-  const count = (from: string) => page.sum("espalier_prompts_total", { from });
+  const count = (source: string) => page.sum("espalier_prompts_total", { source });
   return { tokens: count("tokens"), partial: count("partial"), bytes: count("bytes") };
 }
 

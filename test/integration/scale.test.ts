@@ -11,7 +11,7 @@ afterEach(() => rig.close());
 
 interface Demand {
   readonly model: string;
-  readonly wanted: { readonly both: number };
+  readonly desired: { readonly both: number };
   readonly engines: number;
   readonly requestsPerS: number;
   readonly costMs: number;
@@ -37,8 +37,8 @@ test("from zero to one and back: a request that waits asks KEDA for an engine, a
   const states = scaler.watch({ model: "tiny" });
   expect(await scaler.engines({ model: "tiny" })).toBe(0);
   const waiting = openPost(`${router.url}/v1/chat/completions`, chat());
-  await waitFor(async () => (await scaler.engines({ model: "tiny" })) === 1, { what: "an engine to be wanted" });
-  expect(await demandOf(router)).toMatchObject({ waiting: 1, engines: 0, wanted: { both: 1 } });
+  await waitFor(async () => (await scaler.engines({ model: "tiny" })) === 1, { what: "an engine to be desired" });
+  expect(await demandOf(router)).toMatchObject({ waiting: 1, engines: 0, desired: { both: 1 } });
   await waitFor(() => states.includes(true), { what: "the stream to tell" });
 
   const [engine] = await rig.sims(1);
@@ -48,7 +48,7 @@ test("from zero to one and back: a request that waits asks KEDA for an engine, a
   await waitFor(async () => (await demandOf(router))?.engines === 1, { what: "the engine to count" });
   await waitFor(() => states.at(-1) === false, { what: "the model to rest" });
   expect(await scaler.engines({ model: "tiny" })).toBe(0);
-  expect((await router.metrics()).sum("espalier_scale_wanted_engines")).toBe(0);
+  expect((await router.metrics()).sum("espalier_scale_desired_engines")).toBe(0);
 });
 
 test("routers of a mesh measure together, and each tells what all of them need", async () => {

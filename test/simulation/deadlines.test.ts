@@ -74,7 +74,9 @@ const idOf = (router: number): string => `router-${router}`;
 /** Whether nobody counts what a router has in flight. */
 function isLoadGone(router: number): boolean {
   return othersThan(router).every(({ view }) =>
-    view.tier.replica.load.describe().every((origin) => origin.router !== idOf(router) || origin.leaseLeftMs === 0),
+    view.tier.replica.load
+      .describe()
+      .every((origin) => origin.router !== idOf(router) || origin.leaseRemainingMs === 0),
   );
 }
 

@@ -79,6 +79,13 @@ export const oldWords: readonly OldWord[] = [
     words: ["duty", "duties"],
     use: "assigned role",
   },
+  { words: ["rent", "rents"], use: "copy credit" },
+  {
+    words: ["left-out"],
+    use: "excluded, or ignored",
+    isEnglish: true,
+    allowed: [{ files: /^packages\/policies\/src\/ablation\.ts$/, why: "what an ablation leaves out of a policy" }],
+  },
   { words: ["byte-hold"], use: "growable buffer" },
 ];
 

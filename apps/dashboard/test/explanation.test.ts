@@ -9,17 +9,17 @@ const candidate = (key: string, cost: number | null, changes: object = {}) => ({
 });
 
 test("candidates by cost, with the load of all routers, the blocks they have and what the cost is made of", () => {
-  const { candidates, leftOut, ...head } = readExplanation({
+  const { candidates, excluded, ...head } = readExplanation({
     ...{ router: "r1", policy: "predicted_latency", reason: "least_time", choice: { key: "b", probability: 1 } },
     prompt: { tokens: 100, blocks: 6, blockSize: 16, from: "tokens", unread: null },
     candidates: [candidate("a", 7), candidate("c", null, { eligible: false, facts: null }), candidate("b", 3)],
-    leftOut: [{ key: "d", reasons: ["is down", "drains"] }],
+    excluded: [{ key: "d", reasons: ["is down", "drains"] }],
   });
   expect(head).toMatchObject({ router: "r1", choice: "b", reason: "least_time", promptTokens: 100, blocks: 6 });
   expect(candidates.map(({ key }) => key)).toEqual(["b", "a", "c"]);
   expect(candidates[0]).toMatchObject({ cost: 3, inFlight: 5, knownBlocks: 9, terms: [["work_ms", 12]] });
   expect(candidates[2]).toMatchObject({ isEligible: false, cost: null, knownBlocks: 9 });
-  expect(leftOut).toEqual([{ key: "d", reasons: "is down; drains" }]);
+  expect(excluded).toEqual([{ key: "d", reasons: "is down; drains" }]);
 });
 
 test("an answer of another form has no candidate", () => {

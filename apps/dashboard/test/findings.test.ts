@@ -16,7 +16,7 @@ const quiet: FleetFacts = {
   ...{ isLive: true, hasBeenLive: true, moved: undefined, status, refused: [], waiting: 0, rejecting: [] },
   engines: [engine("gpu-1"), engine("gpu-2"), engine("gpu-3"), engine("gpu-4")],
   routers: [router("router-1"), router("router-2")],
-  recent: { requests: 340, refused: 0, failed: 0, cut: 0, kept: 340, missed: 0 },
+  recent: { requests: 340, refused: 0, failed: 0, cut: 0, met: 340, missed: 0 },
   ...{ nowMs: 1_000_000, routerNowMs: 1_000_000 },
 };
 /** What a rule says when this is so. */
@@ -143,15 +143,15 @@ test("refused_requests: another thing than failed ones, and by whom", () => {
 test("missed_objectives: answers that came too late or too slowly, and only with enough of them", () => {
   const missed = (changes: Partial<FleetFacts["recent"]>) =>
     said("missed_objectives", { recent: { ...quiet.recent, ...changes } });
-  expect(missed({ kept: 306, missed: 34 })).toEqual([]);
-  expect(missed({ kept: 305, missed: 35 })).toEqual([
+  expect(missed({ met: 306, missed: 34 })).toEqual([]);
+  expect(missed({ met: 305, missed: 35 })).toEqual([
     "note",
     "35 of 340 requests missed their objectives in the last minute: late first tokens, or slow ones after.",
     expect.stringContaining("espalier_slo_requests_total"),
   ]);
-  expect(missed({ kept: 240, missed: 100, refused: 80, failed: 10, cut: 1 })).toEqual([]);
-  expect(missed({ kept: 0, missed: 19 })).toEqual([]);
-  expect(missed({ kept: 0, missed: 20 })).toHaveLength(3);
+  expect(missed({ met: 240, missed: 100, refused: 80, failed: 10, cut: 1 })).toEqual([]);
+  expect(missed({ met: 0, missed: 19 })).toEqual([]);
+  expect(missed({ met: 0, missed: 20 })).toHaveLength(3);
 });
 
 test("lost_routers: since when, and those that are silent", () => {

@@ -38,13 +38,13 @@ test("routers are added up; of medians the mean by requests counts, of the rest 
     ...{ refusedPerS: tenS(2), cutPerS: tenS(0.5) },
     ...{ requestsPerS: tenS(3), failedPerS: tenS(1), promptTokensPerS: tenS(100), cachedTokensPerS: tenS(100) },
     ...{ firstByteP50Ms: tenS(100), firstByteP99Ms: tenS(900), waiting: tenS(2), eventLagMs: tenS(null) },
-    ...{ tpotP50Ms: tenS(20), tpotP99Ms: tenS(40), keptPerS: tenS(2), missedPerS: tenS(1) },
+    ...{ tpotP50Ms: tenS(20), tpotP99Ms: tenS(40), metPerS: tenS(2), missedPerS: tenS(1) },
   });
   const other = answer({
     ...{ refusedPerS: tenS(1), cutPerS: tenS(0) },
     ...{ requestsPerS: tenS(1), failedPerS: tenS(0), promptTokensPerS: tenS(300), cachedTokensPerS: tenS(0) },
     ...{ firstByteP50Ms: tenS(500), firstByteP99Ms: tenS(600), waiting: tenS(1), eventLagMs: tenS(4) },
-    ...{ tpotP50Ms: tenS(60), tpotP99Ms: tenS(70), keptPerS: tenS(1), missedPerS: tenS(0) },
+    ...{ tpotP50Ms: tenS(60), tpotP99Ms: tenS(70), metPerS: tenS(1), missedPerS: tenS(0) },
   });
   const series = seriesOf(
     [one, other].map((each) => addHistory(emptyHistory, each, nowMs)),
@@ -102,7 +102,7 @@ test("the last minute in whole requests, each kind by itself; and the rate of on
     refusedPerS: minutes(1),
     failedPerS: minutes(0.5),
     cutPerS: minutes(0.1),
-    ...{ keptPerS: minutes(3), missedPerS: minutes(0.8) },
+    ...{ metPerS: minutes(3), missedPerS: minutes(0.8) },
   };
   const history = addHistory(emptyHistory, answer(columns), nowMs);
   expect(recentOf([history, history], nowMs)).toEqual({
@@ -110,10 +110,10 @@ test("the last minute in whole requests, each kind by itself; and the rate of on
     refused: 122,
     failed: 61,
     cut: 12,
-    kept: 366,
+    met: 366,
     missed: 98,
   });
-  expect(recentOf([], nowMs)).toEqual({ requests: 0, refused: 0, failed: 0, cut: 0, kept: 0, missed: 0 });
+  expect(recentOf([], nowMs)).toEqual({ requests: 0, refused: 0, failed: 0, cut: 0, met: 0, missed: 0 });
   expect([requestRateOf(history, nowMs), requestRateOf(emptyHistory, nowMs)]).toEqual([4, null]);
 });
 

@@ -140,7 +140,14 @@ test("a router that was followed and that nobody names any more is gone", () => 
 });
 
 const lost = { router: "router-3", address: "10.0.0.3:7946", sinceMs: 7 };
-const refusal = { address: "10.0.0.9", by: "us", reason: "secret", detail: "the secrets differ", count: 3, lastMs: 9 };
+const refusal = {
+  address: "10.0.0.9",
+  by: "self",
+  reason: "secret",
+  detail: "the secrets differ",
+  count: 3,
+  lastMs: 9,
+};
 
 test("a router that was lost before the page was opened is gone, with since when and where; one that is back is not", () => {
   const { links } = readOverview(

@@ -3,7 +3,7 @@ import { classesText, drainLossOf, modelsOf, prefixRows } from "../src/model/pre
 import { followSessions } from "../src/model/sessions.ts";
 import { decision } from "./fixtures.ts";
 
-const holder = (target: string, isFact: boolean, isPlaced: boolean) => ({ target, isFact, isPlaced });
+const holder = (target: string, isReported: boolean, isPredicted: boolean) => ({ target, isReported, isPredicted });
 const prefix = (hash: string, blocks: number, parent: number | null, holders: readonly object[] = []) => ({
   ...{ hash, blocks, parent, continuations: 2, holders, holderCount: holders.length },
 });

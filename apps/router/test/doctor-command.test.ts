@@ -267,10 +267,10 @@ test.each([
 
 test("a router that shares fewer estimates or entries of the registry than it has: a cross for each kind", async () => {
   const { admin: adminUrl } = await temporaryAdmin({ feeds: [] });
-  const mesh = { refusedNotes: [{ kind: "times", count: 3 }], droppedEntries: [{ kind: "drain", count: 2 }] };
+  const mesh = { droppedEstimates: [{ kind: "times", count: 3 }], droppedEntries: [{ kind: "drain", count: 2 }] };
   const status = { version: "1.0.0", peers: [], mesh } as unknown as RouterStatus;
   const checks = await checkRunning({ adminUrl, key: undefined, status }, "1.0.0");
-  expect(of(checks, "notes")).toMatchObject([
+  expect(of(checks, "estimates")).toMatchObject([
     { of: "times", ok: false, says: expect.stringContaining("3 shared estimates dropped") },
   ]);
   expect(of(checks, "registry")).toMatchObject([

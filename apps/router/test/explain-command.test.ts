@@ -73,7 +73,7 @@ const report: ExplainReport = {
       placement: null,
     },
   ],
-  leftOut: [{ key: "d:1", reasons: ["down: probe timed out", "drained by an operator"] }],
+  excluded: [{ key: "d:1", reasons: ["down: probe timed out", "drained by an operator"] }],
 };
 
 type Row = ExplainReport["candidates"][number];
@@ -151,7 +151,7 @@ describe("for people", () => {
       choice: { key: "a:1", probability: 1 / 3 },
       prompt: { tokens: 12, blocks: null, blockSize: null, from: "size", unread: "messages" },
       estimatedPeerTokens: 812.4,
-      leftOut: [],
+      excluded: [],
     });
     expect(said.split("\n").slice(0, 5)).toEqual([
       "choice    a:1 (likeliest, 33.3 %): random",
@@ -257,7 +257,7 @@ describe("a request that has been", () => {
         summary:
           "b was chosen over a and 1 more: it held 384 of 400 tokens, the other none, and was 38 ms sooner (least_time).",
         ...{ atMs: 0, endpoint: "chat", model: "tiny", policy: "predicted_latency", target: "b", class: "batch" },
-        ...{ queuedMs: 12, leftOut: [], leftOutCount: 0, comparedCount: 3 },
+        ...{ queuedMs: 12, excluded: [], excludedCount: 0, comparedCount: 3 },
         candidates: [
           { key: "b", cost: 4.25, matchedTokens: 384, inFlight: 1, pendingPrefillTokens: 0 },
           { key: "a", cost: null, matchedTokens: 0, inFlight: 0, pendingPrefillTokens: 20 },

@@ -30,9 +30,11 @@ async function startFleet(count: number): Promise<readonly string[]> {
   await waitFor(
     async () => {
       const states = await pages<{ readonly peers: object[]; readonly usableEngines: number }>("/admin/status");
-      const meshes = await pages<{ readonly load: readonly { readonly leaseLeftMs: number }[] }>("/admin/mesh");
+      const meshes = await pages<{ readonly load: readonly { readonly leaseRemainingMs: number }[] }>("/admin/mesh");
       // A router that was just found has not sent all that it knows.
-      const isMet = meshes.every(({ load }) => load.filter(({ leaseLeftMs }) => leaseLeftMs > 0).length >= count - 1);
+      const isMet = meshes.every(
+        ({ load }) => load.filter(({ leaseRemainingMs }) => leaseRemainingMs > 0).length >= count - 1,
+      );
       return isMet && states.every(({ peers, usableEngines }) => peers.length === count - 1 && usableEngines === 3);
     },
     { what: "routers that share their load, and all engines" },

@@ -20,6 +20,6 @@ test("every document has content from the code", () => {
   expect(textOf("reference/migrate-litellm.md")).toContain(
     "| `general_settings.master_key` | `migrate` | `api-keys` |  |",
   );
-  expect(textOf("reference/wire-layouts.md")).toContain("| `rents` | `[key:u32 paidMs:s(600,000)](32)` |");
+  expect(textOf("reference/wire-layouts.md")).toContain("| `credits` | `[key:u32 paidMs:s(600,000)](32)` |");
   expect(JSON.parse(textOf("configuration.schema.json"))).toMatchObject({ type: "object" });
 });

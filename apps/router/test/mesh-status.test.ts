@@ -29,10 +29,10 @@ const mesh: MeshStatus = {
   address: "10.0.0.1:7946",
   members: [member],
   lost: [],
-  refusedNotes: [],
+  droppedEstimates: [],
   droppedEntries: [],
   refused: [],
-  feeds: { owned: 3, backup: 2, unread: 1 },
+  feeds: { owned: 3, backup: 2, unowned: 1 },
   facts: { targets: 6, blocks: 12_345, settled: 5, digest: "00112233445566ff" },
   journals: { count: 4, bytes: 98_765 },
 };
@@ -68,7 +68,7 @@ const rowOf = (change: Partial<typeof member>): string[] => {
 test("a router's place among the others: itself, its feeds, its facts, its journals", () => {
   expect(describeMesh(mesh).split("\n").slice(0, 5)).toEqual([
     "mesh      router-1, epoch 1700000000001, by peers at 10.0.0.1:7946",
-    "feeds     3 read here, 2 followed as backup, 1 unread",
+    "feeds     3 read here, 2 followed as backup, 1 unowned",
     "facts     12345 blocks of 6 targets, 5 settled, digest 00112233445566ff",
     "journals  4, 98765 B",
     "",
@@ -76,13 +76,13 @@ test("a router's place among the others: itself, its feeds, its facts, its journ
 });
 
 test("estimates that it could not share are counted by kind", () => {
-  const lines = describeMesh({ ...mesh, refusedNotes: [{ kind: "times", count: 3 }] }).split("\n");
-  expect(lines[4]).toBe("notes     too many of kind times: 3 were not shared");
+  const lines = describeMesh({ ...mesh, droppedEstimates: [{ kind: "times", count: 3 }] }).split("\n");
+  expect(lines[4]).toBe("estimates too many of kind times: 3 dropped");
 });
 
 test("entries of the registry that made room for later ones are counted by kind", () => {
   const lines = describeMesh({ ...mesh, droppedEntries: [{ kind: "drain", count: 3 }] }).split("\n");
-  expect(lines[4]).toBe("registry  too many of kind drain: 3 were dropped");
+  expect(lines[4]).toBe("registry  too many of kind drain: 3 dropped");
 });
 
 test("by way of Redis it has no address", () => {
@@ -174,7 +174,7 @@ test("lost and refused routers, with since when and why", () => {
   const [sinceMs, lastMs] = [Date.UTC(2026, 1, 3, 4, 5, 6), Date.UTC(2026, 1, 3, 4, 6, 7)];
   const refused = {
     address: "10.0.0.9",
-    by: "us",
+    by: "self",
     reason: "secret",
     detail: "the secrets differ",
     count: 3,

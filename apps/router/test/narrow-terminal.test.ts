@@ -64,15 +64,15 @@ test("a router among others fits, and so does why it is not ready", async () => 
   };
   const mesh = {
     ...{ backend: "peers", router: "router-europe-west-1", epoch: 1_700_000_000_001, members: [member, member] },
-    ...{ address: "router-1.cluster.local:7946", feeds: { owned: 300, backup: 200, unread: 100 } },
+    ...{ address: "router-1.cluster.local:7946", feeds: { owned: 300, backup: 200, unowned: 100 } },
     facts: { targets: 600, blocks: 12_345_678, settled: 555, digest: "00112233445566ff" },
     journals: { count: 4, bytes: 98_765 },
-    refusedNotes: [{ kind: "times", count: 12_345 }],
+    droppedEstimates: [{ kind: "times", count: 12_345 }],
     droppedEntries: [],
     lost: [{ router: "router-europe-west-3", address: "router-3.cluster.local:7946", sinceMs: 1_700_000_000_000 }],
     refused: [
       {
-        ...{ address: "router-4.cluster.local:7946", by: "us", reason: "block-size", count: 1_000, lastMs: 0 },
+        ...{ address: "router-4.cluster.local:7946", by: "self", reason: "block-size", count: 1_000, lastMs: 0 },
         detail: "blocks of 16 tokens here, of 32 there",
       },
     ],
@@ -89,7 +89,7 @@ test("a router among others fits, and so does why it is not ready", async () => 
       {
         model: "a-model-with-a-long-name",
         class: "interactive",
-        kept: 940_000,
+        met: 940_000,
         missed: 20_000,
         ttftMs: 2_000,
         tpotMs: 50,

@@ -13,9 +13,9 @@ const status = {
   inFlight: 7,
   totals: { requests: 1_011, answered: 1_000, refused: 7, failed: 2, cut: 1, cancelled: 1 },
   goodput: [
-    { model: "tiny", class: "chat", kept: 990, missed: 10, ttftMs: 500, tpotMs: 30 },
-    { model: "big", class: "", kept: 1, missed: 1, ttftMs: null, tpotMs: null },
-    { model: "", class: "", kept: 0, missed: 2, ttftMs: null, tpotMs: null },
+    { model: "tiny", class: "chat", met: 990, missed: 10, ttftMs: 500, tpotMs: 30 },
+    { model: "big", class: "", met: 1, missed: 1, ttftMs: null, tpotMs: null },
+    { model: "", class: "", met: 0, missed: 2, ttftMs: null, tpotMs: null },
   ],
   engines: 3,
   usableEngines: 2,

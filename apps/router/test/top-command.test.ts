@@ -6,7 +6,7 @@ import { temporaryServer } from "./temporary.ts";
 
 const noTotals = {
   ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
-  ...{ kept: 0, missed: 0, streams: 0, tpotS: 0 },
+  ...{ met: 0, missed: 0, streams: 0, tpotS: 0 },
   ...{ firstBytes: 0, firstByteS: 0, promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
 };
 
@@ -59,7 +59,7 @@ test("rates, shares and times are of what was counted between the frames", async
   await time.advanceAsync(2_000);
   Object.assign(counted, { requests: 1_010, failed: 4, refused: 2, cut: 1, firstBytes: 904, firstByteS: 90.2 });
   Object.assign(counted, { promptTokens: 6_000, cachedTokens: 850, queries: 170, hits: 40 });
-  Object.assign(counted, { kept: 6, missed: 2, streams: 4, tpotS: 0.1 });
+  Object.assign(counted, { met: 6, missed: 2, streams: 4, tpotS: 0.1 });
   const frame = await fleet.look();
   expect(frame.seconds).toBe(2);
   expect(frame.routers).toEqual([

@@ -166,7 +166,7 @@ export const engines = {
       "Who reads",
       "ops",
       [
-        [sum(rate("espalier_feed_takeovers_total"), "how"), "taken over by {{how}}"],
+        [sum(rate("espalier_feed_takeovers_total"), "method"), "taken over by {{method}}"],
         [sum(rate("espalier_feed_yields_total")), "given away"],
         [sum(rate("espalier_feed_checkpoints_total")), "checkpoints"],
       ],
@@ -194,7 +194,7 @@ export const engines = {
     plot(
       "Copies of beginnings: notes of other routers",
       "ops",
-      [[sum(rate("espalier_copy_rents_received_total"), "outcome"), "{{outcome}}"]],
+      [[sum(rate("espalier_copy_credits_received_total"), "outcome"), "{{outcome}}"]],
       "What prompts that begin alike have overpaid there: together routers copy what pays. Whether it could be read.",
     ),
   ],

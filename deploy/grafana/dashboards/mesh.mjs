@@ -45,7 +45,7 @@ export const mesh = {
     plot(
       "Routers that differ",
       "short",
-      [[`max by (what) (${of("espalier_mesh_unequal_routers")})`, "{{what}}"]],
+      [[`max by (difference) (${of("espalier_mesh_mismatched_routers")})`, "{{difference}}"]],
       "Live routers with another version, or with other settings where all should have the same. `espalier status` says which.",
     ),
     plot(
@@ -68,14 +68,14 @@ export const mesh = {
     plot(
       "Waiting to be sent",
       "bytes",
-      [[of("espalier_mesh_waiting_bytes"), "{{instance}}"]],
+      [[of("espalier_mesh_queued_bytes"), "{{instance}}"]],
       "On all links together. Beyond limits.max-mesh-buffer new requests are refused.",
     ),
     plot(
       "Ends of links",
       "ops",
       [
-        [sum(rate("espalier_mesh_link_ends_total"), "why"), "{{why}}"],
+        [sum(rate("espalier_mesh_links_closed_total"), "reason"), "{{reason}}"],
         [sum(rate("espalier_mesh_handler_failures_total")), "own failures"],
       ],
       "Why. Own failures are this router's, on what a peer sent; the link goes on.",
@@ -84,7 +84,7 @@ export const mesh = {
       "Not shared: notes, entries of the registry",
       "ops",
       [
-        [sum(rate("espalier_note_posts_refused_total"), "kind"), "{{kind}}"],
+        [sum(rate("espalier_shared_estimates_dropped_total"), "kind"), "{{kind}}"],
         [sum(rate("espalier_registry_dropped_total"), "kind"), "{{kind}}"],
       ],
       "A router has at most 256 notes of a kind; the registry 16,384 engines, and as many drain flags.",
@@ -177,7 +177,7 @@ export const mesh = {
       [
         [sum(rate("espalier_fold_refolds_total")), "refolds"],
         [sum(rate("espalier_fold_reloads_total"), "reason"), "reload: {{reason}}"],
-        [sum(rate("espalier_fold_gaps_given_up_total")), "gaps given up"],
+        [sum(rate("espalier_fold_gaps_abandoned_total")), "gaps given up"],
         [sum(rate("espalier_fold_ignored_entries_total"), "reason"), "ignored: {{reason}}"],
       ],
       "How often what is known had to be put right.",
@@ -187,7 +187,7 @@ export const mesh = {
       "ops",
       [
         [sum(rate("espalier_fold_divergence_hints_total"), "kind"), "{{kind}}"],
-        [sum(rate("espalier_mesh_statements_total"), "direction"), "statements {{direction}}"],
+        [sum(rate("espalier_mesh_digests_total"), "direction"), "statements {{direction}}"],
       ],
       "Hints that two routers know different things.",
     ),
@@ -218,7 +218,7 @@ export const mesh = {
       "Load frames",
       "ops",
       [
-        [sum(rate("espalier_load_frames_sent_total"), "occasion"), "sent: {{occasion}}"],
+        [sum(rate("espalier_load_frames_sent_total"), "trigger"), "sent: {{trigger}}"],
         [sum(rate("espalier_load_frames_received_total"), "outcome"), "received: {{outcome}}"],
       ],
       "How load travels.",
@@ -228,7 +228,7 @@ export const mesh = {
       "Bps",
       [
         [sum(rate("espalier_load_sent_bytes_total")), "load"],
-        [sum(rate("espalier_note_sent_bytes_total")), "notes"],
+        [sum(rate("espalier_shared_estimate_sent_bytes_total")), "shared estimates"],
         [sum(rate("espalier_usage_sent_bytes_total")), "usage"],
         [sum(rate("espalier_placements_written_bytes_total")), "placements"],
       ],
@@ -247,15 +247,15 @@ export const mesh = {
     plot(
       "Memory of placements",
       "bytes",
-      [[sum(of("espalier_placements_run_bytes"), "instance"), "{{instance}}"]],
+      [[sum(of("espalier_placements_chain_bytes"), "instance"), "{{instance}}"]],
       "Runs that later placements refer to.",
     ),
     plot(
       "Notes",
       "short",
       [
-        [sum(of("espalier_notes"), "instance"), "{{instance}} kept"],
-        [sum(rate("espalier_note_frames_received_total"), "outcome"), "received: {{outcome}}"],
+        [sum(of("espalier_shared_estimates"), "instance"), "{{instance}} kept"],
+        [sum(rate("espalier_shared_estimate_frames_received_total"), "outcome"), "received: {{outcome}}"],
       ],
       "What routers have learned and told.",
     ),
@@ -264,7 +264,7 @@ export const mesh = {
       "short",
       [
         [`max(${of("espalier_usage_known_tenants")})`, "known tenants"],
-        [`max(${of("espalier_usage_untold_tenants")})`, "not told"],
+        [`max(${of("espalier_usage_unreported_tenants")})`, "not told"],
         [`max(${of("espalier_usage_age_seconds")})`, "age (s)"],
         [sum(rate("espalier_usage_frames_received_total"), "outcome"), "frames: {{outcome}}"],
       ],
@@ -280,7 +280,7 @@ export const mesh = {
     plot(
       "Readers of documents",
       "short",
-      [[sum(of("espalier_yjs_readers_count"), "instance"), "{{instance}}"]],
+      [[sum(of("espalier_yjs_clients"), "instance"), "{{instance}}"]],
       "Dashboards and tools that follow a router, read-only.",
     ),
     plot(

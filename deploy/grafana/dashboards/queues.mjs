@@ -31,7 +31,7 @@ export const queues = {
     plot(
       "Engines left out",
       "ops",
-      [[sum(rate("espalier_left_out_total"), "reason"), "{{reason}}"]],
+      [[sum(rate("espalier_excluded_targets_total"), "reason"), "{{reason}}"]],
       "Per decision, by the reason: filters, partitions and what an engine cannot take now.",
     ),
     plot(
@@ -60,9 +60,9 @@ export const queues = {
     ),
     row("How many engines the load needs"),
     plot(
-      "Engines wanted",
+      "Desired engines",
       "short",
-      [[`max by (model, role) (${of("espalier_scale_wanted_engines")})`, "{{model}} {{role}}"]],
+      [[`max by (model, role) (${of("espalier_scale_desired_engines")})`, "{{model}} {{role}}"]],
       "What routers tell an autoscaler.",
     ),
     plot(
@@ -111,7 +111,7 @@ export const queues = {
       "Kept back",
       "ops",
       [
-        [sum(rate("espalier_overflow_withheld_total"), "cause"), "{{cause}}"],
+        [sum(rate("espalier_overflow_withheld_total"), "reason"), "{{reason}}"],
         [sum(rate("espalier_overflow_spend_received_total"), "outcome"), "notes of other routers {{outcome}}"],
       ],
       "Requests that no provider took, for its budget or because it had just failed.",

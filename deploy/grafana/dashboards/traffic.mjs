@@ -6,8 +6,8 @@ const share = (matchers) =>
   `(${sum(rate("espalier_requests_total", matchers))} or vector(0)) / ${sum(rate("espalier_requests_total"))}`;
 
 const measuredRequests = sum(rate("espalier_slo_requests_total"), "model, class");
-/** Where no request has kept its objectives yet it is 0. */
-const goodput = `(${sum(rate("espalier_slo_requests_total", 'result="kept"'), "model, class")} or 0 * ${measuredRequests}) / ${measuredRequests}`;
+/** Where no request has met its objectives yet it is 0. */
+const goodput = `(${sum(rate("espalier_slo_requests_total", 'result="met"'), "model, class")} or 0 * ${measuredRequests}) / ${measuredRequests}`;
 
 export const traffic = {
   title: "Espalier: traffic and caches",
@@ -70,8 +70,8 @@ export const traffic = {
       [
         [sum(of("espalier_open_connections"), "instance, listener"), "{{instance}} {{listener}}"],
         [
-          sum(rate("espalier_refused_connections_total"), "instance, listener, how"),
-          "{{instance}} {{listener}} {{how}} a second",
+          sum(rate("espalier_refused_connections_total"), "instance, listener, outcome"),
+          "{{instance}} {{listener}} {{outcome}} a second",
         ],
       ],
       "Open ones, and those beyond limits.max-connections: answered with 503, or closed at once.",
@@ -114,7 +114,7 @@ export const traffic = {
       "Goodput",
       "percentunit",
       [[goodput, "{{model}} {{class}}"]],
-      "Share of requests that kept their slo: first token and later tokens in time.",
+      "Share of requests that met their slo: first token and later tokens in time.",
     ),
     plot(
       "Whole answer",
@@ -173,7 +173,7 @@ export const traffic = {
     plot(
       "Prompts cut by",
       "ops",
-      [[sum(rate("espalier_prompts_total"), "from"), "{{from}}"]],
+      [[sum(rate("espalier_prompts_total"), "source"), "{{source}}"]],
       "By tokens, by tokens of the beginning only, or by bytes. Only tokens can be compared with KV events.",
     ),
     plot(
@@ -287,7 +287,7 @@ export const traffic = {
       "reqps",
       [
         [sum(rate("espalier_picker_served_elsewhere_total")), "served by another engine than the chosen one"],
-        [sum(rate("espalier_picker_unseen_answers_total")), "answer not shown"],
+        [sum(rate("espalier_picker_unobserved_responses_total")), "answer not shown"],
       ],
       "What a router that is an endpoint picker did not decide, or does not see.",
     ),

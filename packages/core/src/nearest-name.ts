@@ -25,6 +25,7 @@ export function nearestName(written: string, names: readonly string[]): string |
 /** Commands, keys and flags that have been renamed, with their names of today. */
 const renamed: ReadonlyMap<string, string> = new Map([
   ["patience", "max-cold-wait"],
+  ["between", "class-scheduling"],
   ["workers", "engines"],
 ]);
 

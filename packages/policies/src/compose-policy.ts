@@ -25,7 +25,7 @@ export function composePolicy(parts: PolicyParts): Policy {
     index: 0,
     target: 0,
     reason: "only_candidate",
-    rentMs: 0,
+    creditMs: 0,
     judged: undefined,
     filteredBy: undefined,
   };
@@ -62,7 +62,7 @@ export function composePolicy(parts: PolicyParts): Policy {
     bindingTtlMs: parts.bindingTtlMs ?? 0,
     choose(request, candidates, random) {
       const current = begin(request, candidates);
-      choice.rentMs = 0;
+      choice.creditMs = 0;
       choice.filteredBy = current.eligibleCount < candidates.count ? nameOf : undefined;
       choice.judged = current.eligibleCount > 1 && parts.terms.length > 0 ? current : undefined;
       if (current.eligibleCount === 1) {
@@ -92,14 +92,14 @@ function filter(decision: Scratch, filters: readonly Filter[]): void {
     const kept = filters[number]!.keep(decision);
     if (kept === 0 || kept === decision.eligibleCount) continue;
     decision.eligibleCount = kept;
-    markLeftOut(decision, 1 + number);
+    markExcluded(decision, 1 + number);
   }
 }
 
 const passed = 255;
 
 /** Notes the filter that left out candidates which the filters before it had kept. */
-function markLeftOut({ candidates, eligible, eligibleCount, filteredBy }: Scratch, number: number): void {
+function markExcluded({ candidates, eligible, eligibleCount, filteredBy }: Scratch, number: number): void {
   for (let place = 0; place < eligibleCount; place++) filteredBy[eligible[place]!] = passed;
   for (let index = 0; index < candidates.count; index++) {
     if (filteredBy[index] === passed) filteredBy[index] = 0;

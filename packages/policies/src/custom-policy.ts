@@ -82,7 +82,7 @@ export function createCustomPolicy(name: string, custom: CustomPolicy, onFailure
     index: 0,
     target: 0,
     reason: "policy_failed",
-    rentMs: 0,
+    creditMs: 0,
     judged: undefined,
     filteredBy: undefined,
   };

@@ -46,7 +46,7 @@ export interface MutableChoice {
   target: number;
   reason: ChoiceReason;
   /** 0 unless the picker sets it. */
-  rentMs: number;
+  creditMs: number;
   judged: Judgement | undefined;
   filteredBy: ((index: number) => string | undefined) | undefined;
 }

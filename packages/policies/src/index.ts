@@ -27,9 +27,9 @@ export { defaultTierCredits, matchedInAll } from "./match.ts";
 export {
   compareWith,
   defaultObjectives,
-  type Kept,
   noObjectives,
   type Objectives,
+  type ObjectivesResult,
   timePerOutputTokenMs,
 } from "./objectives.ts";
 export { createHashRing, type HashRing, maxIdlePoints, maxPointsPerCandidate } from "./pickers/hash-ring.ts";

@@ -24,13 +24,13 @@ export function timePerOutputTokenMs({ firstTokenMs, endMs, outputTokens }: Answ
   return outputTokens > 1 ? (endMs - firstTokenMs) / (outputTokens - 1) : Number.NaN;
 }
 
-/** Whether an answer kept its objectives, or which of them it missed. */
-export type Kept = "kept" | "ttft_missed" | "tpot_missed" | "both_missed";
+/** Whether an answer met its objectives, or which of them it missed. */
+export type ObjectivesResult = "met" | "ttft_missed" | "tpot_missed" | "both_missed";
 
 /** Compares the times of an answer with its objectives. An answer of one token, whose `tpotMs` is NaN, has only its first to keep. */
-export function compareWith(objectives: Objectives, { ttftMs, tpotMs }: Objectives): Kept {
+export function compareWith(objectives: Objectives, { ttftMs, tpotMs }: Objectives): ObjectivesResult {
   const isLate = !(ttftMs <= objectives.ttftMs);
   const isSlow = tpotMs > objectives.tpotMs;
   if (isLate) return isSlow ? "both_missed" : "ttft_missed";
-  return isSlow ? "tpot_missed" : "kept";
+  return isSlow ? "tpot_missed" : "met";
 }

@@ -51,8 +51,8 @@ export interface RequestFeatures {
   readonly coldKey?: number | undefined;
   /** Tokens that the prompt shares with others: some candidate already holds them. Absent if none holds any. */
   readonly sharedTokens?: number | undefined;
-  /** Milliseconds that prompts sharing these tokens have recently overpaid, at all routers; see `Choice.rentMs`. */
-  readonly rentPaidMs?: number | undefined;
+  /** Milliseconds that prompts sharing these tokens have recently overpaid, at all routers; see `Choice.creditMs`. */
+  readonly creditPaidMs?: number | undefined;
   /** Learned share of the time in which the candidates compute prompts, from 0 to below 1. Absent if unknown. */
   readonly busyShare?: number | undefined;
   /** Objective for the time to first token, in milliseconds; Infinity for none, `defaultObjectives` if absent. */
@@ -135,7 +135,7 @@ export interface Choice {
    * Milliseconds that the request overpays to go where its shared prefix is cached instead of to a candidate without
    * it. If the request makes a copy instead: minus the price of that copy. Otherwise 0.
    */
-  readonly rentMs: number;
+  readonly creditMs: number;
   /** The filter that left a candidate out, by its index; undefined for one that passed. Absent while all passed. */
   readonly filteredBy?: ((index: number) => string | undefined) | undefined;
   /** Undefined if only one candidate was eligible, or if the policy has no costs. */

@@ -69,7 +69,7 @@ test.each<[string, readonly CandidateRow[], Partial<RequestFeatures>, object, ob
   [
     "second_copy",
     [{ key: "a", matchedTokens: 3_900, backlogMs: 100 }, { key: "b" }],
-    { sharedTokens: 3_900, rentPaidMs: 9_000 },
+    { sharedTokens: 3_900, creditPaidMs: 9_000 },
     { a: 0, b: 1 },
     { a: 1, b: 0 },
   ],

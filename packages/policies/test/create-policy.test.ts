@@ -104,7 +104,7 @@ test.each(policyNames)("%s reuses its choice, and gives the caller's own index",
   expect(first.target).toBe(100 + first.index);
   const one = candidatesOf([{ key: "b" }]);
   expect(policy.choose(anyRequest, one, random)).toBe(first);
-  expect(first).toEqual({ index: 0, target: 100, reason: "only_candidate", rentMs: 0 });
+  expect(first).toEqual({ index: 0, target: 100, reason: "only_candidate", creditMs: 0 });
 });
 
 test.each([

@@ -359,6 +359,6 @@ test.each(policyNames)("%s with one candidate left says so, and which filter lef
     index: 1,
     target: 101,
     reason: "only_candidate",
-    rentMs: 0,
+    creditMs: 0,
   });
 });

@@ -7,13 +7,13 @@ import { byKey, type CandidateRow, candidatesOf, ofTokens } from "./helpers.ts";
 
 /** A tenth of a millisecond for each token, nothing to be done, and room for everything. */
 const learned = { backlogMs: 0, prefillMsPerToken: 0.1, prefillMsPerTokenPair: 0, kvUse: 0, kvCapacityTokens: 1e6 };
-const prompt: RequestFeatures = { ...ofTokens(8_100), sharedTokens: 8_000, rentPaidMs: 0 };
+const prompt: RequestFeatures = { ...ofTokens(8_100), sharedTokens: 8_000, creditPaidMs: 0 };
 
 function choose(rows: readonly CandidateRow[], request = prompt) {
   const candidates = candidatesOf(rows.map(({ key, ...row }) => ({ key, ...learned, ...row })));
   const policy = createPolicy("predicted_latency");
-  const { index, reason, rentMs } = policy.choose(request, candidates, createSeededRandom(1));
-  return { key: candidates.key[index], reason, rentMs, explained: policy.explain(request, candidates) };
+  const { index, reason, creditMs } = policy.choose(request, candidates, createSeededRandom(1));
+  return { key: candidates.key[index], reason, creditMs, explained: policy.explain(request, candidates) };
 }
 
 const holder = { key: "holder", inFlight: 15, answers: 15, matchedTokens: 8_000 };
@@ -21,71 +21,71 @@ const holder = { key: "holder", inFlight: 15, answers: 15, matchedTokens: 8_000 
 describe("a prompt that goes where its beginning is", () => {
   // There 16 requests, and 100 tokens that take 15 hundredths longer: 27.5. At the empty one 1 and 10 with the beginning: 11.
   test("pays what it would have saved at an emptier engine that had the beginning too", () => {
-    const { key, reason, rentMs } = choose([holder, { key: "empty" }]);
+    const { key, reason, creditMs } = choose([holder, { key: "empty" }]);
     expect([key, reason]).toEqual(["holder", "least_time"]);
-    expect(rentMs).toBeCloseTo(27.5 - 11 + 15 * 8, 9);
+    expect(creditMs).toBeCloseTo(27.5 - 11 + 15 * 8, 9);
     // Where no blocks are left, what answers are slowed by is no reason for a copy.
-    expect(choose([holder, { key: "empty", kvUse: 1 }]).rentMs).toBeCloseTo(27.5 - 11, 9);
+    expect(choose([holder, { key: "empty", kvUse: 1 }]).creditMs).toBeCloseTo(27.5 - 11, 9);
   });
 
   // The rent at the cheapest of many is a saving of no copy: another one is the cheapest each time, and busy fleets copied
   // all that they had until nothing was left of their caches.
   test("pays what one other engine would save it on average, not the one that is best just now", () => {
     const others = [{ key: "empty" }, { key: "half", backlogMs: 10 }, { key: "busy", backlogMs: 5_000 }];
-    const { key, rentMs } = choose([holder, ...others]);
+    const { key, creditMs } = choose([holder, ...others]);
     expect(key).toBe("holder");
     const emptyMs = 27.5 - 11 + 15 * 8;
-    expect(rentMs).toBeCloseTo((emptyMs + (emptyMs - 10) + 0) / 3, 9);
+    expect(creditMs).toBeCloseTo((emptyMs + (emptyMs - 10) + 0) / 3, 9);
     // One that has the beginning already is no place for a copy.
-    expect(choose([holder, ...others, { key: "also", matchedTokens: 8_000, inFlight: 40 }]).rentMs).toBeCloseTo(
-      rentMs,
+    expect(choose([holder, ...others, { key: "also", matchedTokens: 8_000, inFlight: 40 }]).creditMs).toBeCloseTo(
+      creditMs,
       9,
     );
   });
 
   test("makes a copy once what was paid is its price: what it costs more, and what it displaces where blocks are scarce", () => {
     const priceMs = 811 - 27.5;
-    const short = choose([holder, { key: "empty" }], { ...prompt, rentPaidMs: priceMs - 0.1 });
+    const short = choose([holder, { key: "empty" }], { ...prompt, creditPaidMs: priceMs - 0.1 });
     expect([short.key, short.reason]).toEqual(["holder", "least_time"]);
-    const paid = choose([holder, { key: "empty" }], { ...prompt, rentPaidMs: priceMs + 0.1 });
+    const paid = choose([holder, { key: "empty" }], { ...prompt, creditPaidMs: priceMs + 0.1 });
     expect([paid.key, paid.reason]).toEqual(["empty", "second_copy"]);
-    expect(paid.rentMs).toBeCloseTo(-priceMs, 9);
+    expect(paid.creditMs).toBeCloseTo(-priceMs, 9);
     expect(paid.explained.reason).toBe("second_copy");
     expect(byKey(paid.explained)).toEqual({ holder: 0, empty: 1 });
     // Half of the blocks are in use: twice half of the 800 ms that the beginning takes are on top.
     const scarce = [holder, { key: "empty", kvUse: 0.5 }];
-    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 799 }).key).toBe("holder");
-    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 801 }).key).toBe("empty");
+    expect(choose(scarce, { ...prompt, creditPaidMs: priceMs + 799 }).key).toBe("holder");
+    expect(choose(scarce, { ...prompt, creditPaidMs: priceMs + 801 }).key).toBe("empty");
     // Of an engine that does not say, all are taken to be.
     const silent = [holder, { key: "empty", kvUse: Number.NaN }];
-    expect(choose(silent, { ...prompt, rentPaidMs: priceMs + 1_599 }).key).toBe("holder");
-    expect(choose(silent, { ...prompt, rentPaidMs: priceMs + 1_601 }).key).toBe("empty");
+    expect(choose(silent, { ...prompt, creditPaidMs: priceMs + 1_599 }).key).toBe("holder");
+    expect(choose(silent, { ...prompt, creditPaidMs: priceMs + 1_601 }).key).toBe("empty");
   });
 
   // An engine that can pull was taken for one that has it: nobody paid rent, and one engine answered nearly everything.
-  test("pays rent, too, where the others could pull it, and a copy costs what the pull takes", () => {
+  test("pays credit, too, where the others could pull it, and a copy costs what the pull takes", () => {
     const puller = { key: "puller", pulledTokens: 8_000, pullMs: 100, pullFrom: 0 };
     const priceMs = 1 + 10 + 100 - 27.5;
-    const { key, rentMs } = choose([holder, puller]);
+    const { key, creditMs } = choose([holder, puller]);
     expect(key).toBe("holder");
-    expect(rentMs).toBeCloseTo(27.5 - 11 + 15 * 8, 9);
-    expect(choose([holder, puller], { ...prompt, rentPaidMs: priceMs - 0.1 }).key).toBe("holder");
-    const paid = choose([holder, puller], { ...prompt, rentPaidMs: priceMs + 0.1 });
+    expect(creditMs).toBeCloseTo(27.5 - 11 + 15 * 8, 9);
+    expect(choose([holder, puller], { ...prompt, creditPaidMs: priceMs - 0.1 }).key).toBe("holder");
+    const paid = choose([holder, puller], { ...prompt, creditPaidMs: priceMs + 0.1 });
     expect([paid.key, paid.reason]).toEqual(["puller", "second_copy"]);
-    expect(paid.rentMs).toBeCloseTo(-priceMs, 9);
+    expect(paid.creditMs).toBeCloseTo(-priceMs, 9);
     // Blocks that it displaces may have to be computed.
     const scarce = [holder, { ...puller, kvUse: 0.5 }];
-    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 799 }).key).toBe("holder");
-    expect(choose(scarce, { ...prompt, rentPaidMs: priceMs + 801 }).key).toBe("puller");
+    expect(choose(scarce, { ...prompt, creditPaidMs: priceMs + 799 }).key).toBe("holder");
+    expect(choose(scarce, { ...prompt, creditPaidMs: priceMs + 801 }).key).toBe("puller");
     // Of weight 2, it takes half as long in everything.
     const light = choose([holder, { ...puller, weight: 2, kvUse: Number.NaN }]);
-    expect(light.rentMs).toBeCloseTo(27.5 - 11 / 2, 9);
+    expect(light.creditMs).toBeCloseTo(27.5 - 11 / 2, 9);
   });
 
   test("pays nothing where nobody shares anything, where every engine has it, and where the others are no better", () => {
-    const paid = { ...prompt, rentPaidMs: 1e6 };
-    expect(choose([holder, { key: "empty" }], { ...paid, sharedTokens: undefined }).rentMs).toBe(0);
-    expect(choose([holder, { key: "other", matchedTokens: 8_000, inFlight: 20 }], paid).rentMs).toBe(0);
+    const paid = { ...prompt, creditPaidMs: 1e6 };
+    expect(choose([holder, { key: "empty" }], { ...paid, sharedTokens: undefined }).creditMs).toBe(0);
+    expect(choose([holder, { key: "other", matchedTokens: 8_000, inFlight: 20 }], paid).creditMs).toBe(0);
     expect(
       choose(
         [
@@ -93,7 +93,7 @@ describe("a prompt that goes where its beginning is", () => {
           { key: "fuller", inFlight: 9 },
         ],
         paid,
-      ).rentMs,
+      ).creditMs,
     ).toBe(0);
     expect(
       choose(
@@ -104,7 +104,7 @@ describe("a prompt that goes where its beginning is", () => {
         paid,
       ).key,
     ).toBe("holder");
-    expect(choose([holder], paid)).toMatchObject({ key: "holder", rentMs: 0 });
+    expect(choose([holder], paid)).toMatchObject({ key: "holder", creditMs: 0 });
   });
 });
 
@@ -147,9 +147,9 @@ class ToyFleet {
         candidates.pulledTokens[index] = this.#pull.pulledTokens ?? 0;
         candidates.pullMs[index] = this.#pull.pullMs ?? 0;
       }
-      const request = { ...prompt, rentPaidMs: this.#paidMs };
-      const { target, rentMs } = this.#policy.choose(request, candidates, random);
-      this.#paidMs = Math.max(0, this.#paidMs + rentMs);
+      const request = { ...prompt, creditPaidMs: this.#paidMs };
+      const { target, creditMs } = this.#policy.choose(request, candidates, random);
+      this.#paidMs = Math.max(0, this.#paidMs + creditMs);
       this.inFlight[target]! += 1;
       this.holds[target] = true;
       this.#ends.push({ atMs: nowMs + 10_000, engine: target });

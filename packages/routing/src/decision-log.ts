@@ -6,7 +6,7 @@ export const keptDecisions = 16_384;
 /** Candidates that are kept of a decision: the chosen one, and the others with the lowest costs. */
 export const keptCandidates = 16;
 /** Targets that are kept of those that a decision left out. */
-export const keptLeftOut = 16;
+export const keptExcluded = 16;
 /** Most decisions that `find` returns: a client may give many requests the same id. */
 export const maxFoundDecisions = 8;
 /** Longest request id, in characters of ASCII. Routers take no others; a decision about a longer one is not kept. */
@@ -39,7 +39,7 @@ export const exclusions = [
 export type Exclusion = (typeof exclusions)[number];
 
 /** A target that could not be chosen, and why. */
-export interface LeftOut {
+export interface Excluded {
   readonly key: string;
   /** An `Exclusion`, or the name of the policy's filter. */
   readonly reason: string;
@@ -52,9 +52,9 @@ export interface LoggedDecision<Facts> {
   readonly candidates: readonly LoggedCandidate[];
   /** How many were compared, those that are not kept included. */
   readonly comparedCount: number;
-  /** At most `keptLeftOut` of those that could not be chosen. */
-  readonly leftOut: readonly LeftOut[];
-  readonly leftOutCount: number;
+  /** At most `keptExcluded` of those that could not be chosen. */
+  readonly excluded: readonly Excluded[];
+  readonly excludedCount: number;
 }
 
 /** Keeps what decisions were about, by their place in the log: from 0, below the number of decisions that are kept. */
@@ -84,9 +84,9 @@ export class DecisionLog<Facts> {
   readonly #numbers: Float32Array;
   readonly #kept: Uint8Array;
   readonly #compared: Uint32Array;
-  readonly #leftOut: Uint32Array;
+  readonly #excluded: Uint32Array;
   /** Key and reason of each target that was left out. */
-  readonly #leftOutTexts: string[];
+  readonly #excludedTexts: string[];
   #next = 0;
 
   /** @param facts has as many places as decisions are kept */
@@ -100,8 +100,8 @@ export class DecisionLog<Facts> {
     this.#numbers = new Float32Array(decisions * keptCandidates * width);
     this.#kept = new Uint8Array(decisions);
     this.#compared = new Uint32Array(decisions);
-    this.#leftOut = new Uint32Array(decisions);
-    this.#leftOutTexts = new Array(decisions * keptLeftOut * 2);
+    this.#excluded = new Uint32Array(decisions);
+    this.#excludedTexts = new Array(decisions * keptExcluded * 2);
   }
 
   /**
@@ -109,7 +109,7 @@ export class DecisionLog<Facts> {
    *
    * @returns the decision's number, by which `name` says what it was about
    */
-  add(candidates: CandidateSet, { index: chosen, judged }: Choice, leftOut: readonly LeftOut[] = []): number {
+  add(candidates: CandidateSet, { index: chosen, judged }: Choice, excluded: readonly Excluded[] = []): number {
     const number = this.#begin();
     const entry = number % this.#decisions;
     const compared = judged ? judged.eligibleCount : candidates.count;
@@ -128,11 +128,11 @@ export class DecisionLog<Facts> {
     }
     this.#kept[entry] = kept;
     this.#compared[entry] = compared;
-    this.#leftOut[entry] = leftOut.length;
-    for (let at = 0; at < leftOut.length && at < keptLeftOut; at++) {
-      const place = 2 * (entry * keptLeftOut + at);
-      this.#leftOutTexts[place] = leftOut[at]!.key;
-      this.#leftOutTexts[place + 1] = leftOut[at]!.reason;
+    this.#excluded[entry] = excluded.length;
+    for (let at = 0; at < excluded.length && at < keptExcluded; at++) {
+      const place = 2 * (entry * keptExcluded + at);
+      this.#excludedTexts[place] = excluded[at]!.key;
+      this.#excludedTexts[place + 1] = excluded[at]!.reason;
     }
     return number;
   }
@@ -163,8 +163,8 @@ export class DecisionLog<Facts> {
         facts: this.#facts.read(entry),
         candidates: this.#candidatesOf(entry),
         comparedCount: this.#compared[entry]!,
-        leftOut: this.#leftOutOf(entry),
-        leftOutCount: this.#leftOut[entry]!,
+        excluded: this.#excludedOf(entry),
+        excludedCount: this.#excluded[entry]!,
       });
     }
     return found.reverse();
@@ -185,7 +185,7 @@ export class DecisionLog<Facts> {
     this.#idLengths[entry] = 0;
     this.#kept[entry] = 0;
     this.#compared[entry] = 0;
-    this.#leftOut[entry] = 0;
+    this.#excluded[entry] = 0;
     return number;
   }
 
@@ -208,11 +208,11 @@ export class DecisionLog<Facts> {
     return worst;
   }
 
-  #leftOutOf(entry: number): readonly LeftOut[] {
-    const first = 2 * entry * keptLeftOut;
-    return Array.from({ length: Math.min(keptLeftOut, this.#leftOut[entry]!) }, (_, at) => ({
-      key: this.#leftOutTexts[first + 2 * at]!,
-      reason: this.#leftOutTexts[first + 2 * at + 1]!,
+  #excludedOf(entry: number): readonly Excluded[] {
+    const first = 2 * entry * keptExcluded;
+    return Array.from({ length: Math.min(keptExcluded, this.#excluded[entry]!) }, (_, at) => ({
+      key: this.#excludedTexts[first + 2 * at]!,
+      reason: this.#excludedTexts[first + 2 * at + 1]!,
     }));
   }
 

@@ -61,7 +61,7 @@ export function explainingPolicy(
       const explanation = policy.explain(request, candidates);
       onExplained(explanation, request.estimatedPeerTokens ?? 0);
       const index = likeliest(explanation.candidates);
-      return { index, target: explanation.candidates[index]!.target, reason: explanation.reason, rentMs: 0 };
+      return { index, target: explanation.candidates[index]!.target, reason: explanation.reason, creditMs: 0 };
     },
   };
 }

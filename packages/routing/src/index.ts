@@ -23,8 +23,8 @@ export {
   type PeerLoad,
   type WaitingWork,
 } from "./admission/index.ts";
-export type { CopyRents } from "./copy-rents.ts";
-export { createSharedRents, dryRunRents, rentNoteLayout, type SharedRents } from "./copy-rents.ts";
+export type { CopyCredits } from "./copy-credits.ts";
+export { createSharedCredits, creditNoteLayout, dryRunCredits, type SharedCredits } from "./copy-credits.ts";
 export { DecisionLog, exclusions, type FactStore, keptDecisions, type LoggedDecision } from "./decision-log.ts";
 export {
   findTransferField,

@@ -104,7 +104,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
   #isOutdated = false;
   /** Targets with capacity for the first attempt. Further attempts may use any target. */
   #open: readonly Target[] | undefined;
-  #leftOut: ReadonlyMap<string, Exclusion> | undefined;
+  #excluded: ReadonlyMap<string, Exclusion> | undefined;
   #firstTokenMs = Number.NaN;
 
   constructor(parts: LifecycleParts<Target>) {
@@ -162,11 +162,11 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     this.#ticket = ticket;
     this.#isAdmitted = true;
     this.#open = this.#parts.queue?.cold?.among(open) ?? open;
-    this.#leftOut = ticket.leftOut;
+    this.#excluded = ticket.excluded;
     if (this.#open.length < open.length) {
       const isOpen = new Set(this.#open);
       const cold = open.filter((target) => !isOpen.has(target));
-      this.#leftOut = new Map([...ticket.leftOut, ...cold.map(({ key }) => [key, "cache_memory"] as const)]);
+      this.#excluded = new Map([...ticket.excluded, ...cold.map(({ key }) => [key, "cache_memory"] as const)]);
     }
     this.#parts.carrier.admitted();
   }
@@ -291,7 +291,7 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
       tried,
       onlyEngine,
       accepts,
-      leftOut: targets === this.#open ? this.#leftOut : undefined,
+      excluded: targets === this.#open ? this.#excluded : undefined,
     });
   }
 }

@@ -12,8 +12,8 @@ import {
   type RequestFeatures,
 } from "@espalier/policies";
 import { noSharedLoad, type SharedLoad } from "@espalier/shared-tree";
-import type { CopyRents } from "./copy-rents.ts";
-import type { DecisionLog, Exclusion, LeftOut } from "./decision-log.ts";
+import type { CopyCredits } from "./copy-credits.ts";
+import type { DecisionLog, Excluded, Exclusion } from "./decision-log.ts";
 import type { PeerTraffic } from "./peer-traffic.ts";
 import type { PrefixKnowledge } from "./prefix/prefix-knowledge.ts";
 import type { PromptBlocks } from "./prefix/prompt-blocks.ts";
@@ -72,7 +72,7 @@ export interface Restriction<Target extends RoutingTarget = RoutingTarget> {
   /** Whether a target accepts the request. By default all do, except those of role `prefill`. */
   readonly accepts?: (target: Target) => boolean;
   /** By key, why targets are not among those that may be chosen, for the decision log. */
-  readonly leftOut?: ReadonlyMap<string, Exclusion> | undefined;
+  readonly excluded?: ReadonlyMap<string, Exclusion> | undefined;
   /** Called once the candidate set is complete, before the policy chooses. */
   readonly onMatched?: (() => void) | undefined;
 }
@@ -96,26 +96,26 @@ interface SelectorParts {
   readonly shared?: SharedLoad | undefined;
   readonly traffic?: PeerTraffic | undefined;
   readonly sessions?: SessionBindings;
-  readonly rents?: CopyRents;
+  readonly credits?: CopyCredits;
   readonly trust?: LendTrust;
   /** Milliseconds since any router last used the adapter at the engine; Infinity if that is not known. */
   readonly adapterUseAgeMs?: (engine: EngineId, adapter: string) => number;
   readonly log?: Pick<DecisionLog<unknown>, "add"> | undefined;
   /** Called for each target that a decision left out. */
-  readonly onLeftOut?: ((reason: string) => void) | undefined;
+  readonly onExcluded?: ((reason: string) => void) | undefined;
 }
 
 /** Decisions are synchronous, so they share one candidate set and allocate none. */
 export function createTargetSelector(parts: SelectorParts): TargetSelector {
-  const { random, knowledge, shared = noSharedLoad(), traffic = noTraffic, log, onLeftOut } = parts;
-  const isObserved = log !== undefined || onLeftOut !== undefined;
-  const { sessions = noSessions, rents = noRents, trust = fullTrust, adapterUseAgeMs } = parts;
+  const { random, knowledge, shared = noSharedLoad(), traffic = noTraffic, log, onExcluded } = parts;
+  const isObserved = log !== undefined || onExcluded !== undefined;
+  const { sessions = noSessions, credits = noCredits, trust = fullTrust, adapterUseAgeMs } = parts;
   const candidates = createCandidateSet();
   return {
     select(pool, targets, { features, prompt, canPull }, restriction) {
       const { accepts = takesWhole, onMatched } = restriction;
       const narrowed = { tried: restriction.tried, onlyEngine: restriction.onlyEngine, accepts };
-      let skipped: LeftOut[] | undefined;
+      let skipped: Excluded[] | undefined;
       candidates.reset();
       const isPulling = prompt !== undefined && canPull === true;
       if (prompt) knowledge.match(prompt, isPulling);
@@ -159,22 +159,22 @@ export function createTargetSelector(parts: SelectorParts): TargetSelector {
       const bestTokens = prompt ? mostMatched(candidates) : 0;
       const coldKey = isMeeting ? coldKeyOf(prompt, bestTokens) : undefined;
       const sharedTokens = prompt && snapshot ? sharedTokensOf(prompt, bestTokens) : 0;
-      const rentKey = prompt && sharedTokens > 0 ? rentKeyOf(prompt, sharedTokens, pool.model) : undefined;
-      const rentPaidMs = rentKey === undefined ? 0 : rents.paidMs(rentKey);
+      const creditKey = prompt && sharedTokens > 0 ? creditKeyOf(prompt, sharedTokens, pool.model) : undefined;
+      const creditPaidMs = creditKey === undefined ? 0 : credits.paidMs(creditKey);
       const request = withTraffic(features, snapshot, {
         boundKey,
         estimatedPeerTokens,
         ownershipMs,
         coldKey,
         sharedTokens,
-        rentPaidMs,
+        creditPaidMs,
       });
       const choice = pool.policy.choose(request, candidates, random);
-      const leftOut = isObserved ? allLeftOut(skipped, restriction.leftOut, candidates, choice) : noneLeftOut;
-      if (onLeftOut) for (const { reason } of leftOut) onLeftOut(reason);
-      const logged = log?.add(candidates, choice, leftOut);
-      if (rentKey !== undefined && choice.rentMs !== 0) {
-        rents.add(rentKey, choice.rentMs, targets[choice.target]!.index);
+      const excluded = isObserved ? allExcluded(skipped, restriction.excluded, candidates, choice) : noneExcluded;
+      if (onExcluded) for (const { reason } of excluded) onExcluded(reason);
+      const logged = log?.add(candidates, choice, excluded);
+      if (creditKey !== undefined && choice.creditMs !== 0) {
+        credits.add(creditKey, choice.creditMs, targets[choice.target]!.index);
       }
       const target = targets[choice.target]!;
       const held = matchedInAll(candidates, choice.index);
@@ -217,23 +217,23 @@ function whyNoCandidate<Target extends RoutingTarget>(
   return onlyEngine !== undefined && target.engine.id !== onlyEngine ? "stored_response" : undefined;
 }
 
-const noneLeftOut: readonly LeftOut[] = [];
+const noneExcluded: readonly Excluded[] = [];
 
 /** What no candidate was made of, what admission left out, and what the policy's filters did. */
-function allLeftOut(
-  skipped: LeftOut[] | undefined,
+function allExcluded(
+  skipped: Excluded[] | undefined,
   before: ReadonlyMap<string, Exclusion> | undefined,
   { count, key }: CandidateSet,
   { filteredBy }: Choice,
-): readonly LeftOut[] {
-  if (!skipped && !filteredBy && (before === undefined || before.size === 0)) return noneLeftOut;
-  const leftOut = skipped ?? [];
-  for (const [target, reason] of before ?? []) leftOut.push({ key: target, reason });
+): readonly Excluded[] {
+  if (!skipped && !filteredBy && (before === undefined || before.size === 0)) return noneExcluded;
+  const excluded = skipped ?? [];
+  for (const [target, reason] of before ?? []) excluded.push({ key: target, reason });
   for (let index = 0; filteredBy && index < count; index++) {
     const reason = filteredBy(index);
-    if (reason !== undefined) leftOut.push({ key: key[index]!, reason });
+    if (reason !== undefined) excluded.push({ key: key[index]!, reason });
   }
-  return leftOut;
+  return excluded;
 }
 
 const takesWhole = ({ engine }: RoutingTarget): boolean => engine.role !== "prefill";
@@ -251,7 +251,7 @@ interface Surroundings {
   readonly coldKey: number | undefined;
   /** Prompt tokens shared with other prompts, and the rent that those have paid. */
   readonly sharedTokens: number;
-  readonly rentPaidMs: number;
+  readonly creditPaidMs: number;
 }
 
 /**
@@ -273,7 +273,7 @@ function ownershipPriceMs(owned: number, linkDelayMs: number): number {
 function withTraffic(
   features: RequestFeatures,
   snapshot: DecisionSnapshot | undefined,
-  { boundKey, estimatedPeerTokens, ownershipMs, coldKey, sharedTokens, rentPaidMs }: Surroundings,
+  { boundKey, estimatedPeerTokens, ownershipMs, coldKey, sharedTokens, creditPaidMs }: Surroundings,
 ): RequestFeatures {
   if (!snapshot && ownershipMs === 0 && estimatedPeerTokens === 0 && coldKey === undefined && boundKey === undefined)
     return features;
@@ -290,12 +290,12 @@ function withTraffic(
     ownershipMs: ownershipMs > 0 ? ownershipMs : features.ownershipMs,
     coldKey: coldKey ?? features.coldKey,
     sharedTokens: sharedTokens > 0 ? sharedTokens : features.sharedTokens,
-    rentPaidMs,
+    creditPaidMs,
     busyShare: snapshot?.busyShare ?? features.busyShare,
   };
 }
 
-const noRents: CopyRents = { paidMs: () => 0, add() {} };
+const noCredits: CopyCredits = { paidMs: () => 0, add() {} };
 
 const noSessions: SessionBindings = { targetOf: () => undefined, sent() {} };
 
@@ -434,6 +434,6 @@ function sharedTokensOf({ blockCount, blockSize }: PromptBlocks, bestTokens: num
 }
 
 /** A key that all prompts of a pool with this prefix share. */
-function rentKeyOf({ chain, blockSize }: PromptBlocks, sharedTokens: number, model = ""): number {
+function creditKeyOf({ chain, blockSize }: PromptBlocks, sharedTokens: number, model = ""): number {
   return (chain[2 * (sharedTokens / blockSize - 1)]! ^ hashString(model, 0)) >>> 0;
 }

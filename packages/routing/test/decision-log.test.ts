@@ -5,7 +5,7 @@ import {
   DecisionLog,
   keptCandidates,
   keptDecisions,
-  keptLeftOut,
+  keptExcluded,
   maxFoundDecisions,
   maxIdLength,
 } from "../src/decision-log.ts";
@@ -126,10 +126,13 @@ test("a decision about an id one character longer than ids are is not kept, and 
 test("targets that were left out are kept with their reasons, up to a bound, and counted beyond it", () => {
   const log = logOf(2);
   const candidates = candidatesOf([100, 200]);
-  const leftOut = Array.from({ length: keptLeftOut + 1 }, (_, at) => ({ key: `x-${at}`, reason: "down" }));
-  log.name(log.add(candidates, leastWork.choose(request, candidates, random), leftOut), "id", "facts");
-  expect(log.find("id")[0]).toMatchObject({ leftOut: leftOut.slice(0, keptLeftOut), leftOutCount: keptLeftOut + 1 });
+  const excluded = Array.from({ length: keptExcluded + 1 }, (_, at) => ({ key: `x-${at}`, reason: "down" }));
+  log.name(log.add(candidates, leastWork.choose(request, candidates, random), excluded), "id", "facts");
+  expect(log.find("id")[0]).toMatchObject({
+    excluded: excluded.slice(0, keptExcluded),
+    excludedCount: keptExcluded + 1,
+  });
   log.name(decide(log, [100]), "other", "facts");
   log.name(decide(log, [100]), "third", "facts");
-  expect(log.find("third")[0]).toMatchObject({ leftOut: [], leftOutCount: 0 });
+  expect(log.find("third")[0]).toMatchObject({ excluded: [], excludedCount: 0 });
 });

@@ -43,7 +43,7 @@ function rig() {
   const selector = createTargetSelector({
     random: createSeededRandom(1),
     knowledge: {} as PrefixKnowledge,
-    onLeftOut: (reason) => reasons.push(reason),
+    onExcluded: (reason) => reasons.push(reason),
   });
   const tried = new Set<string>();
   return {
@@ -65,12 +65,12 @@ function rig() {
       };
     },
     /** What a decision for a request of a class leaves out now. */
-    leftOut(className: string): readonly string[] {
+    excluded(className: string): readonly string[] {
       reasons.length = 0;
       const { onlyEngine, accepts } = this;
-      const { leftOut } = admission.explain({ className, deadlineMs: undefined, onlyEngine }, targets);
-      const open = targets.filter(({ key }) => !leftOut.has(key));
-      selector.select(pool, open, { features, prompt: undefined }, { tried, onlyEngine, accepts, leftOut });
+      const { excluded } = admission.explain({ className, deadlineMs: undefined, onlyEngine }, targets);
+      const open = targets.filter(({ key }) => !excluded.has(key));
+      selector.select(pool, open, { features, prompt: undefined }, { tried, onlyEngine, accepts, excluded });
       return [...reasons];
     },
   };
@@ -225,10 +225,10 @@ const rows = [
 test.each(rows)("every engine is a candidate again once the cause of $reason has gone, case $at", (row) => {
   const one = rig();
   const end = row.begin(one);
-  expect(one.leftOut(row.className)).toContain(row.reason);
+  expect(one.excluded(row.className)).toContain(row.reason);
   end();
   one.time.advance(row.withinMs);
-  expect(one.leftOut(row.className)).toEqual([]);
+  expect(one.excluded(row.className)).toEqual([]);
 });
 
 /**

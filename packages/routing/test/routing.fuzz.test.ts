@@ -1,6 +1,6 @@
 import { type FuzzTarget, fuzzInFile, seedsInHex } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { maxReportedRents, readRentNote, writeRentNote } from "../src/copy-rents.ts";
+import { maxReportedCredits, readCreditNote, writeCreditNote } from "../src/copy-credits.ts";
 import { noTransfers } from "../src/disaggregation/index.ts";
 import { readRoleNote, writeRoleNote } from "../src/pairs/fleet-roles.ts";
 import { readDemandNote, writeDemandNote } from "../src/scale/demand-note.ts";
@@ -21,15 +21,15 @@ const target: FuzzTarget = {
   read: (bytes) => expect(readTimesNote(bytes).targets.length).toBeLessThanOrEqual(maxNotedTargets),
 };
 
-const rents: FuzzTarget = {
-  name: "note of rents",
+const credits: FuzzTarget = {
+  name: "note of credits",
   seeds: [
-    writeRentNote([
+    writeCreditNote([
       { key: 0x89ab_cdef, paidMs: 1_234 },
       { key: 5, paidMs: -70 },
     ]),
   ],
-  read: (bytes) => expect(readRentNote(bytes).length).toBeLessThanOrEqual(maxReportedRents),
+  read: (bytes) => expect(readCreditNote(bytes).length).toBeLessThanOrEqual(maxReportedCredits),
 };
 
 const roles: FuzzTarget = {
@@ -58,19 +58,19 @@ const demand: FuzzTarget = {
     writeDemandNote([
       {
         ...{ model: "m", requestsPerS: 3.5, prefill: 0.4, outputPerS: 700, waiting: 2, waitingPrefill: 0.1 },
-        ...{ waitingOutputPerS: 9, idleMs: 12, wanted: { both: 3, prefill: 1, decode: 2 } },
+        ...{ waitingOutputPerS: 9, idleMs: 12, desired: { both: 3, prefill: 1, decode: 2 } },
       },
     ]),
   ],
   read(bytes) {
-    for (const { wanted, prefill } of readDemandNote(bytes)) {
-      expect(Math.min(wanted.both, prefill)).toBeGreaterThanOrEqual(0);
-      expect(Math.max(wanted.both, prefill)).toBeLessThanOrEqual(1e9);
+    for (const { desired, prefill } of readDemandNote(bytes)) {
+      expect(Math.min(desired.both, prefill)).toBeGreaterThanOrEqual(0);
+      expect(Math.max(desired.both, prefill)).toBeLessThanOrEqual(1e9);
     }
   },
 };
 
-const targets = [target, rents, roles, demand];
+const targets = [target, credits, roles, demand];
 fuzzInFile(test, "whatever comes is read, or refused with a RangeError", targets);
 
 test("encoders write the bytes that routers in the field read", async () => {

@@ -39,7 +39,7 @@ function notingPolicy(take: (rows: readonly Row[]) => number = () => 0): Policy 
       const rows = Array.from({ length: candidates.count }, (__, at) => rowOf(candidates, at));
       seen.push(rows);
       const index = take(rows);
-      return { index, target: candidates.target[index]!, reason: "random", rentMs: 0 };
+      return { index, target: candidates.target[index]!, reason: "random", creditMs: 0 };
     },
     explain() {
       throw new Error("not asked for");

@@ -17,7 +17,7 @@ import {
 import { createFleet, createProxy, type Proxy as EngineProxy, watchFile } from "@espalier/engines";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import {
-  type CopyRents,
+  type CopyCredits,
   createFleetLearning,
   createLendTrust,
   createLocalBindings,
@@ -25,10 +25,10 @@ import {
   createRetryBudget,
   createRetryMeters,
   createSessionBindings,
-  createSharedRents,
+  createSharedCredits,
   createTargetSelector,
   DecisionLog,
-  dryRunRents,
+  dryRunCredits,
   dryRunSessions,
   dryRunTraffic,
   exclusions,
@@ -116,7 +116,7 @@ export function createContext(
   const descriptors = shareDescriptors(openFiles, () => prefix.openFiles);
   const inFlight = { count: 0, bodyBytes: 0 };
   const learning = createFleetLearning({ channel: mesh?.replica.notes, clock, scheduler, meter });
-  const rents = createSharedRents({ channel: mesh?.replica.notes, clock, scheduler, meter });
+  const credits = createSharedCredits({ channel: mesh?.replica.notes, clock, scheduler, meter });
   const table = mesh ? createSharedTable(mesh.replica.registry) : createLocalTable();
   const sources = createEngineSources({ ...ports, config, table, fleet });
   const onChange = (now: CompiledConfig): void => {
@@ -130,10 +130,10 @@ export function createContext(
   const instanceId = (): string => mesh?.describe().router ?? routerIdOf(config.mesh, random);
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
   const decisionLog = new DecisionLog(keptDecisions, createDecisionColumns());
-  const selectors = createSelectors(engineSide, adapterUse, rents, decisionLog, ports);
+  const selectors = createSelectors(engineSide, adapterUse, credits, decisionLog, ports);
   return {
     ...{ tracing, tracer: tracing ?? silentTracer, sources, objectives: sources.requestTables },
-    ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, rents },
+    ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, credits },
     ...{ decisionLog, recorder: createRecorder({ clock, random }) },
     ...{ fleet, prefix, index, proxy, mesh },
     hooks: createHookCalls(hooksOf(dependencies), { scheduler, meter, warn }),
@@ -250,17 +250,17 @@ function createExchangeParts({ retry }: CompiledConfig, carrier: EngineProxy, { 
 function createSelectors(
   { mesh, prefix, fleet }: ReturnType<typeof createEngineSide>,
   adapterUse: AdapterUse,
-  rents: CopyRents,
+  credits: CopyCredits,
   log: DecisionLog<DescribedDecision>,
   { clock, random, meter }: Ports,
 ) {
   const trust = createLendTrust(clock, meter);
   const traffic = mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target));
   const sessions = createSessionBindings(mesh?.replica.bindings ?? createLocalBindings(clock));
-  const onLeftOut = counterBy<string>(
+  const onExcluded = counterBy<string>(
     meter,
     "reason",
-    "espalier_left_out_total",
+    "espalier_excluded_targets_total",
     `Targets excluded from routing decisions, by reason: ${exclusions.join(", ")}, or the name of the policy's filter.`,
   );
   const adapterUseAgeMs = (id: EngineId, adapter: string): number => {
@@ -269,12 +269,12 @@ function createSelectors(
   };
   const parts = { random, knowledge: prefix.knowledge, shared: mesh?.load, trust, adapterUseAgeMs };
   return {
-    selector: createTargetSelector({ ...parts, traffic, sessions, rents, log, onLeftOut }),
+    selector: createTargetSelector({ ...parts, traffic, sessions, credits, log, onExcluded }),
     dryRunSelector: createTargetSelector({
       ...parts,
       traffic: traffic && dryRunTraffic(traffic),
       sessions: dryRunSessions(sessions),
-      rents: dryRunRents(rents),
+      credits: dryRunCredits(credits),
     }),
   };
 }

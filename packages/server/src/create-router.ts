@@ -120,7 +120,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     servers: () => [data.app.server],
     closePicker: () => picker?.drain(),
   });
-  const { fleet, drain, proxy, prefix, mesh, learning, rents, live, reloader, sources, tracing, overload, overflow } =
+  const { fleet, drain, proxy, prefix, mesh, learning, credits, live, reloader, sources, tracing, overload, overflow } =
     context;
   const warmUp = createWarmUp({
     ...{
@@ -205,7 +205,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
     ...startTogether([
       // The first to start is the last to stop: by then every request has ended.
       ...(tracing ? [tracing] : []),
-      ...[proxy, ...(mesh ? [mesh] : []), learning, rents, prefix, fleet, sources, reloader, overload],
+      ...[proxy, ...(mesh ? [mesh] : []), learning, credits, prefix, fleet, sources, reloader, overload],
       ...(overflow.backends.length > 0 ? [overflow] : []),
       context.largeBodies,
       ...[admin, past, dashboard, warmUp, ...untilServing(dependencies, context, warmUp, scheduler), data],

@@ -6,7 +6,7 @@ import {
   redisLayouts,
   storedPieceLayout,
 } from "@espalier/mesh";
-import { demandNoteLayout, rentNoteLayout, roleNoteLayout, timesNoteLayout } from "@espalier/routing";
+import { creditNoteLayout, demandNoteLayout, roleNoteLayout, timesNoteLayout } from "@espalier/routing";
 import { loadFrameLayout, noteFrameLayout, usageFrameLayout } from "@espalier/shared-tree";
 import { adminNoteLayout } from "./admin/admin-peers.ts";
 import { questionNoteLayout } from "./admin/past-decisions.ts";
@@ -16,7 +16,7 @@ import { spendNoteLayout } from "./overflow/overflow-spend.ts";
 /** What notes have behind their version, by key. */
 const noteLayouts = {
   "times/<model>": timesNoteLayout,
-  rents: rentNoteLayout,
+  credits: creditNoteLayout,
   demand: demandNoteLayout,
   overflow: spendNoteLayout,
   "roles/<model>": roleNoteLayout,

@@ -7,7 +7,7 @@ import type {
   MemoryWatch,
   RetryBudget,
   RetryMeters,
-  SharedRents,
+  SharedCredits,
   TargetSelector,
 } from "@espalier/routing";
 import type { AdapterLoader } from "./adapters/adapter-loader.ts";
@@ -61,7 +61,7 @@ export interface RouterContext {
   readonly checkIdentity?: CheckIdentity | undefined;
   /** Learned service times of engines. */
   readonly learning: FleetLearning;
-  readonly rents: SharedRents;
+  readonly credits: SharedCredits;
   readonly adapterLoader: AdapterLoader;
   readonly adapterUse: AdapterUse;
   readonly selector: TargetSelector;

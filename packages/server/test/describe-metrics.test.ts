@@ -40,7 +40,7 @@ test("those of feeds and of what is shared are there", () => {
     "espalier_mesh_members",
     "espalier_load_lag_seconds",
     "espalier_redis_connected",
-    "espalier_yjs_readers_count",
+    "espalier_yjs_clients",
   ])
     expect(names).toContain(name);
 });

@@ -237,7 +237,7 @@ test("models that rewrites name beyond what is kept are reported, and the others
   expect([sources.requestTables.rewrittenModels.length, logged(warning)]).toEqual([10_000, []]);
   api.put(rewrites, rewrite("one-more", [["one-more"]]));
   await waitFor(() => logged(warning).length > 0, { what: "the warning" });
-  expect(logged(warning)).toEqual([{ leftOut: 1 }]);
+  expect(logged(warning)).toEqual([{ ignored: 1 }]);
   expect(sources.requestTables.rewriteOf("m39-249")).toBeDefined();
 });
 

@@ -35,10 +35,10 @@ function measure(end: Partial<RequestEnd>, endMs = 1_700, { className, expectedO
 describe("a stream", () => {
   test("is measured by its first token and by the time of each one after it", () => {
     expect(measure({})).toEqual({
-      ...{ model: "m", className: "default", result: "kept", tpotMs: 20 },
+      ...{ model: "m", className: "default", result: "met", tpotMs: 20 },
       objectives: defaultObjectives,
     });
-    expect(measure({ firstByteMs: 3_000 }, 3_500)?.result).toBe("kept");
+    expect(measure({ firstByteMs: 3_000 }, 3_500)?.result).toBe("met");
     expect(measure({ firstByteMs: 3_001 }, 3_501)?.result).toBe("ttft_missed");
     expect(measure({}, 2_001)?.result).toBe("tpot_missed");
     expect(measure({ firstByteMs: 3_001 }, 3_502)?.result).toBe("both_missed");
@@ -49,19 +49,19 @@ describe("a stream", () => {
   });
 
   test("of one token has only its first to keep", () => {
-    expect(measure({ outputTokens: 1 }, 9_000)).toMatchObject({ result: "kept", tpotMs: Number.NaN });
+    expect(measure({ outputTokens: 1 }, 9_000)).toMatchObject({ result: "met", tpotMs: Number.NaN });
   });
 });
 
-test("a whole answer must come by when a stream that kept both would have ended", () => {
+test("a whole answer must come by when a stream that met both would have ended", () => {
   const whole = { isStream: false, firstByteMs: 3_500 };
-  expect(measure(whole, 3_500)).toMatchObject({ result: "kept", tpotMs: Number.NaN });
+  expect(measure(whole, 3_500)).toMatchObject({ result: "met", tpotMs: Number.NaN });
   expect(measure(whole, 3_501)?.result).toBe("both_missed");
   expect(measure({ ...whole, outputTokens: 1 }, 3_001)?.result).toBe("both_missed");
   expect(measure({ ...whole, outputTokens: 0 }, 3_500)).toBeUndefined();
 });
 
-test("what the tier or an engine failed kept nothing; what the client cancelled, or did wrong, is not counted", () => {
+test("what the tier or an engine failed met nothing; what the client cancelled, or did wrong, is not counted", () => {
   const failed = (code: "no_engine_available" | "client_closed" | "queue_full") => {
     const error = new EspalierError(code);
     return { outcome: { kind: "failed", error } as RequestEnd["outcome"], error, firstByteMs: Number.NaN };
@@ -75,7 +75,7 @@ test("what the tier or an engine failed kept nothing; what the client cancelled,
   expect(measure({}, 1_700, { expectedOutputTokens: 0 })).toBeUndefined();
 });
 
-test("a request that the router refused before it knew the model kept nothing, unless it is one that generates nothing", () => {
+test("a request that the router refused before it knew the model met nothing, unless it is one that generates nothing", () => {
   const refused = { model: "", className: "", objectives: noObjectives, result: "failed", tpotMs: Number.NaN };
   expect(goodputOfRefusal("chat", "refused")).toEqual(refused);
   expect(goodputOfRefusal("responses", "failed")).toEqual(refused);
@@ -93,14 +93,14 @@ test("pairs of model and class beyond the bound are in the totals only, and know
   };
   const objectives = { ttftMs: 2_000, tpotMs: Number.POSITIVE_INFINITY };
   const end = (model: string): void =>
-    metrics.finished("chat", answer, 100, { model, className: "c", objectives, result: "kept", tpotMs: 20 });
+    metrics.finished("chat", answer, 100, { model, className: "c", objectives, result: "met", tpotMs: 20 });
   for (let number = 0; number <= maxGoodputRows; number++) end(`m${number}`);
   end("m0");
   expect(metrics.goodput()).toHaveLength(maxGoodputRows);
   expect(metrics.goodput()[0]).toEqual({
-    ...{ model: "m0", class: "c", kept: 2, missed: 0 },
+    ...{ model: "m0", class: "c", met: 2, missed: 0 },
     ttftMs: 2_000,
     tpotMs: null,
   });
-  expect(metrics.totals).toMatchObject({ kept: maxGoodputRows + 2, missed: 0, streams: maxGoodputRows + 2 });
+  expect(metrics.totals).toMatchObject({ met: maxGoodputRows + 2, missed: 0, streams: maxGoodputRows + 2 });
 });

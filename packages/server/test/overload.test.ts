@@ -128,7 +128,7 @@ test("metrics tell the pressure and what was refused for it", async () => {
   expect(meter.value("espalier_shed_requests_total", "event-loop")).toBe(count);
   expect(meter.value("espalier_event_loop_delay_seconds")).toBeCloseTo(0.3, 5);
   expect(meter.value("espalier_heap_used_ratio")).toBe(0.2);
-  expect(meter.value("espalier_mesh_waiting_bytes")).toBe(7);
+  expect(meter.value("espalier_mesh_queued_bytes")).toBe(7);
   expect(meter.value("espalier_request_body_bytes")).toBe(8);
   expect(meter.value("espalier_shed_ratio")).toBeCloseTo(0.2, 5);
 });

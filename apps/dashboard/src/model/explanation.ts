@@ -21,7 +21,7 @@ export interface Explanation {
   readonly blocks: number | null;
   /** The one with the lowest cost first; without costs, the likeliest. */
   readonly candidates: readonly ExplainedCandidate[];
-  readonly leftOut: readonly { readonly key: string; readonly reasons: string }[];
+  readonly excluded: readonly { readonly key: string; readonly reasons: string }[];
 }
 
 export interface ExplainedCandidate {
@@ -41,7 +41,7 @@ export interface ExplainedCandidate {
 }
 
 export function readExplanation(answer: unknown): Explanation {
-  const { router, policy, reason, choice, prompt, candidates, leftOut } = asObject(answer);
+  const { router, policy, reason, choice, prompt, candidates, excluded } = asObject(answer);
   const read = asList(candidates).map((one) => readCandidate(asObject(one)));
   return {
     ...{ router: asText(router), policy: asText(policy), reason: asText(reason) },
@@ -51,11 +51,11 @@ export function readExplanation(answer: unknown): Explanation {
     candidates: read.sort(
       (one, other) => (one.cost ?? Infinity) - (other.cost ?? Infinity) || other.probability - one.probability || 0,
     ),
-    leftOut: listOf(readLeftOut)(leftOut),
+    excluded: listOf(readExcluded)(excluded),
   };
 }
 
-const readLeftOut = objectOf({ key: asText, reasons: (reasons) => listOf(asText)(reasons).join("; ") });
+const readExcluded = objectOf({ key: asText, reasons: (reasons) => listOf(asText)(reasons).join("; ") });
 
 function readCandidate(candidate: JsonObject): ExplainedCandidate {
   const { own, others } = asObject(candidate.load);
@@ -91,7 +91,7 @@ const readPastDecision = objectOf({
     }),
   ),
   /** Those that could not be chosen. */
-  leftOut: listOf(objectOf({ key: asText, reason: asText })),
+  excluded: listOf(objectOf({ key: asText, reason: asText })),
 });
 
 export function readPastRequest(answer: unknown): readonly PastDecision[] {

@@ -167,12 +167,12 @@ const rules = [
     finds: ({ isLive, recent }) =>
       when(
         isLive &&
-          recent.kept + recent.missed >= leastMeasured &&
-          late(recent) > lateShare * (recent.kept + recent.missed),
+          recent.met + recent.missed >= leastMeasured &&
+          late(recent) > lateShare * (recent.met + recent.missed),
       ),
     level: "note",
     says: (_, { recent }) =>
-      `${formatCount(late(recent))} of ${count(recent.kept + recent.missed, "request")} missed their objectives in the last minute: late first tokens, or slow ones after.`,
+      `${formatCount(late(recent))} of ${count(recent.met + recent.missed, "request")} missed their objectives in the last minute: late first tokens, or slow ones after.`,
     next: () =>
       "The `result` label of `espalier_slo_requests_total` says which objective they miss. Add engines, or set `slo` to what your users need.",
   }),

@@ -17,7 +17,7 @@ const pointFields = {
   firstByteP99Ms: asNumberOrNull,
   tpotP50Ms: asNumberOrNull,
   tpotP99Ms: asNumberOrNull,
-  keptPerS: asNumber,
+  metPerS: asNumber,
   missedPerS: asNumber,
   waiting: asNumber,
   eventLagMs: asNumberOrNull,
@@ -101,7 +101,7 @@ export function seriesOf(histories: readonly History[], nowMs: number) {
     firstByteP99Ms: line(({ p99 }) => p99),
     tpotP50Ms: line(({ tpotWeight, weightedTpotP50 }) => (tpotWeight > 0 ? weightedTpotP50 / tpotWeight : null)),
     tpotP99Ms: line(({ tpotP99 }) => tpotP99),
-    goodputShare: line(({ kept, missed }) => (kept + missed > 0 ? kept / (kept + missed) : null)),
+    goodputShare: line(({ met, missed }) => (met + missed > 0 ? met / (met + missed) : null)),
     waiting: line(({ waiting }) => waiting),
     eventLagMs: line(({ lag }) => lag),
     objectives: distinctObjectives(histories),
@@ -147,7 +147,7 @@ const sumOfPoint = (point: HistoryPoint) => {
     tpotWeight,
     weightedTpotP50: tpotWeight * (point.tpotP50Ms ?? 0),
     tpotP99: point.tpotP99Ms,
-    kept: point.keptPerS,
+    met: point.metPerS,
     missed: point.missedPerS,
     waiting: point.waiting,
     lag: point.eventLagMs,
@@ -170,7 +170,7 @@ const addRouters = (one: Sum, other: Sum): Sum => ({
   tpotWeight: one.tpotWeight + other.tpotWeight,
   weightedTpotP50: one.weightedTpotP50 + other.weightedTpotP50,
   tpotP99: larger(one.tpotP99, other.tpotP99),
-  kept: one.kept + other.kept,
+  met: one.met + other.met,
   missed: one.missed + other.missed,
   waiting: one.waiting + other.waiting,
   lag: larger(one.lag, other.lag),
@@ -212,7 +212,7 @@ const recentS = 60;
 
 export function recentOf(histories: readonly History[], nowMs: number) {
   const lastS = Math.round(nowMs / 1_000);
-  const sum = { requests: 0, refused: 0, failed: 0, cut: 0, kept: 0, missed: 0 };
+  const sum = { requests: 0, refused: 0, failed: 0, cut: 0, met: 0, missed: 0 };
   for (const { points } of histories) {
     for (let second = lastS - recentS; second <= lastS; second++) {
       const point = points.get(second);
@@ -221,15 +221,15 @@ export function recentOf(histories: readonly History[], nowMs: number) {
       sum.refused += point.refusedPerS;
       sum.failed += point.failedPerS;
       sum.cut += point.cutPerS;
-      sum.kept += point.keptPerS;
+      sum.met += point.metPerS;
       sum.missed += point.missedPerS;
     }
   }
-  const { requests, refused, failed, cut, kept, missed } = sum;
+  const { requests, refused, failed, cut, met, missed } = sum;
   return {
     ...{ requests: Math.round(requests), refused: Math.round(refused) },
     ...{ failed: Math.round(failed), cut: Math.round(cut) },
-    ...{ kept: Math.round(kept), missed: Math.round(missed) },
+    ...{ met: Math.round(met), missed: Math.round(missed) },
   };
 }
 

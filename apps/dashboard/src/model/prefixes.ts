@@ -74,8 +74,8 @@ function readPrefix(prefix: JsonObject, blockSize: number): Prefix {
   };
 }
 
-function readHolder({ target, isFact, isPlaced }: JsonObject): PrefixHolder {
-  const source = isFact === true ? (isPlaced === true ? "both" : "fact") : "placement";
+function readHolder({ target, isReported, isPredicted }: JsonObject): PrefixHolder {
+  const source = isReported === true ? (isPredicted === true ? "both" : "fact") : "placement";
   return { target: asText(target), source };
 }
 

@@ -240,7 +240,7 @@ function createWhy(past: AskPast): Part<string> {
   };
 }
 
-function pastOf({ summary, target, candidates, leftOut }: PastDecision): HTMLElement {
+function pastOf({ summary, target, candidates, excluded }: PastDecision): HTMLElement {
   const rows = candidates.map(({ key, cost, matchedTokens, inFlight, networkMs }) =>
     tableRow(key, key === target, [
       cost === null ? unknown : formatNumber(cost),
@@ -254,7 +254,7 @@ function pastOf({ summary, target, candidates, leftOut }: PastDecision): HTMLEle
     { class: "explanation" },
     element("p", { class: "lead" }, summary),
     candidateTable(["Engine", "Cost", "Cached tokens", "In flight", "Network"], rows),
-    ...leftOutList(leftOut.map(({ key, reason }) => `${key}: ${reason.replaceAll("_", " ")}`)),
+    ...excludedList(excluded.map(({ key, reason }) => `${key}: ${reason.replaceAll("_", " ")}`)),
   );
 }
 
@@ -345,7 +345,7 @@ function explanationOf({
   promptTokens,
   blocks,
   candidates,
-  leftOut,
+  excluded,
 }: Explanation): HTMLElement {
   const chosen = choice === null ? "No engine can take it." : `${choice}: ${reasonName(reason)}`;
   const looked = blocks === null ? "" : `, ${formatCount(blocks)} blocks looked up`;
@@ -359,11 +359,11 @@ function explanationOf({
     element("p", { class: "lead" }, chosen),
     element("p", { class: "soft" }, about),
     candidateTable(heads, rows),
-    ...leftOutList(leftOut.map(({ key, reasons }) => `${key}: ${reasons}`)),
+    ...excludedList(excluded.map(({ key, reasons }) => `${key}: ${reasons}`)),
   );
 }
 
-function leftOutList(lines: readonly string[]): readonly HTMLElement[] {
+function excludedList(lines: readonly string[]): readonly HTMLElement[] {
   if (lines.length === 0) return [];
   return [element("h4", {}, "Left out"), element("ul", {}, ...lines.map((line) => element("li", {}, line)))];
 }

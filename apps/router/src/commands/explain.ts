@@ -99,7 +99,7 @@ type DecisionFigures = "summary" | "atMs" | "endpoint" | "model" | "policy" | "t
 export interface PastRequest extends Omit<Answered, "decisions"> {
   readonly decisions: readonly Pick<
     Decision,
-    DecisionFigures | "comparedCount" | "candidates" | "leftOut" | "leftOutCount"
+    DecisionFigures | "comparedCount" | "candidates" | "excluded" | "excludedCount"
   >[];
 }
 
@@ -121,7 +121,7 @@ const pastNetworkColumn: TableColumn<PastCandidate> = {
 export function describePast({ router, decisions }: PastRequest): string {
   const parts = decisions.flatMap(
     ({ summary, atMs, endpoint, model, policy, queuedMs, comparedCount, ...decision }) => {
-      const { candidates, class: className, leftOut = [], leftOutCount } = decision;
+      const { candidates, class: className, excluded = [], excludedCount } = decision;
       const queued = queuedMs > 0 ? `, after ${queuedMs} ms in the queue` : "";
       const lines = [
         `decided   ${new Date(atMs).toISOString()}${router === null ? "" : ` by ${router}`}${queued}`,
@@ -137,9 +137,9 @@ export function describePast({ router, decisions }: PastRequest): string {
           ? [layOutTable(candidates, isAnyKnown ? [...pastColumns, pastNetworkColumn] : pastColumns)]
           : []),
         ...(left > 0 ? [`${left} more candidates had higher costs\n`] : []),
-        ...describeLeftOut(
-          leftOut.map(({ key, reason }) => ({ key, reasons: [reason] })),
-          leftOutCount,
+        ...describeExcluded(
+          excluded.map(({ key, reason }) => ({ key, reasons: [reason] })),
+          excludedCount,
         ),
       ];
     },
@@ -148,16 +148,16 @@ export function describePast({ router, decisions }: PastRequest): string {
 }
 
 /** @param count how many there were, those that are not listed included */
-function describeLeftOut(leftOut: Explanation["leftOut"], count = leftOut.length): readonly string[] {
-  if (leftOut.length === 0) return [];
-  const lines = leftOut.map(({ key, reasons }) => `  ${key}: ${reasons.join("; ")}`);
-  if (count > leftOut.length) lines.push(`  and ${count - leftOut.length} more`);
+function describeExcluded(excluded: Explanation["excluded"], count = excluded.length): readonly string[] {
+  if (excluded.length === 0) return [];
+  const lines = excluded.map(({ key, reasons }) => `  ${key}: ${reasons.join("; ")}`);
+  if (count > excluded.length) lines.push(`  and ${count - excluded.length} more`);
   return [`left out\n${wrapText(lines.join("\n"), 4)}\n`];
 }
 
 /** Says which engine would get a request and why, for people. */
 export function describeExplanation(report: ExplainReport): string {
-  const { candidates, choice, prompt, leftOut } = report;
+  const { candidates, choice, prompt, excluded } = report;
   const parts = [heading(report)];
   if (candidates.length > 0) {
     parts.push(layOutTable(candidates, [...judgement(report), ...termColumns(report)]));
@@ -178,7 +178,7 @@ export function describeExplanation(report: ExplainReport): string {
       );
     }
   }
-  parts.push(...describeLeftOut(leftOut));
+  parts.push(...describeExcluded(excluded));
   if (choice === null) parts.push("no engine can take the request\n");
   return parts.join("\n");
 }

@@ -75,14 +75,14 @@ function outcomesOf({ answered, refused, failed, cut, cancelled }: RouterStatus[
 
 /** A line for each model and class of which requests were measured. */
 function goodputLines(rows: RouterStatus["goodput"]): string[] {
-  return rows.map(({ model, class: className, kept, missed, ttftMs, tpotMs }) => {
+  return rows.map(({ model, class: className, met, missed, ttftMs, tpotMs }) => {
     if (model === "") return `goodput   ${missed} more requests were refused before their model was known`;
-    const share = ((100 * kept) / (kept + missed)).toFixed(1);
+    const share = ((100 * met) / (met + missed)).toFixed(1);
     const of = className === "" ? model : `${model}, class ${className}`;
     const first = ttftMs === null ? [] : [`${formatDuration(ttftMs)} to the first token`];
     const later = tpotMs === null ? [] : [`${formatDuration(tpotMs)} per token after it`];
     const objectives = [...first, ...later].join(", ") || "no objectives";
-    return `goodput   ${share} % of ${kept + missed} requests (${of}; ${objectives})`;
+    return `goodput   ${share} % of ${met + missed} requests (${of}; ${objectives})`;
   });
 }
 
@@ -108,7 +108,7 @@ interface MemberStatus extends Omit<Member, "state" | "sentBytes" | "receivedByt
 export interface MeshStatus
   extends Pick<
     MeshDescription,
-    "router" | "epoch" | "region" | "address" | "lost" | "feeds" | "refusedNotes" | "droppedEntries"
+    "router" | "epoch" | "region" | "address" | "lost" | "feeds" | "droppedEstimates" | "droppedEntries"
   > {
   readonly backend: string;
   readonly members: readonly MemberStatus[];
@@ -143,7 +143,7 @@ export function describeMesh(mesh: MeshStatus): string {
   const { backend, router, epoch, region, address, members, lost, refused, feeds, facts, journals } = mesh;
   const lines = [
     `mesh      ${router}, epoch ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}${region ? `, in ${region}` : ""}`,
-    `feeds     ${feeds.owned} read here, ${feeds.backup} followed as backup, ${feeds.unread} unread`,
+    `feeds     ${feeds.owned} read here, ${feeds.backup} followed as backup, ${feeds.unowned} unowned`,
     `facts     ${facts.blocks} blocks of ${facts.targets} targets, ${facts.settled} settled, digest ${facts.digest}`,
     `journals  ${journals.count}, ${journals.bytes} B`,
     ...lost.map(
@@ -151,10 +151,10 @@ export function describeMesh(mesh: MeshStatus): string {
     ),
     ...refused.map(
       ({ address: at, by, reason, detail, count, lastMs }) =>
-        `refused   ${by === "us" ? at : `by ${at}`}: ${reason} (${detail}), ${count} times, last at ${timeText(lastMs)}`,
+        `refused   ${by === "self" ? at : `by ${at}`}: ${reason} (${detail}), ${count} times, last at ${timeText(lastMs)}`,
     ),
-    ...mesh.refusedNotes.map(({ kind, count }) => `notes     too many of kind ${kind}: ${count} were not shared`),
-    ...mesh.droppedEntries.map(({ kind, count }) => `registry  too many of kind ${kind}: ${count} were dropped`),
+    ...mesh.droppedEstimates.map(({ kind, count }) => `estimates too many of kind ${kind}: ${count} dropped`),
+    ...mesh.droppedEntries.map(({ kind, count }) => `registry  too many of kind ${kind}: ${count} dropped`),
   ];
   const text = wrapText(lines.join("\n"), labelColumns);
   return `${text}\n\n${members.length === 0 ? "no other router" : layOutTable(members, columnsOf(members))}`;

@@ -86,7 +86,7 @@ interface RouterRow {
   readonly firstByteMs: number | null;
   /** Time per output token, of streams. */
   readonly tpotMs: number | null;
-  /** Share of the requests that kept their objectives. */
+  /** Share of the requests that met their objectives. */
   readonly goodputShare: number | null;
 }
 
@@ -196,7 +196,7 @@ function routerRow(router: string, first: Sample | undefined, last: Sample | und
     cachedShare: ratio(since("cachedTokens"), since("promptTokens")),
     firstByteMs: firstByteS === null ? null : firstByteS * 1_000,
     tpotMs: tpotS === null ? null : tpotS * 1_000,
-    goodputShare: ratio(since("kept"), since("kept") + since("missed")),
+    goodputShare: ratio(since("met"), since("met") + since("missed")),
   };
 }
 

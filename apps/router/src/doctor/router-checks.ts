@@ -133,20 +133,20 @@ export async function checkRunning(
     }
   });
   const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(optionsFor(adminUrl), "/admin/feeds");
-  const { refusedNotes = [], droppedEntries = [] } = status.mesh ?? {};
+  const { droppedEstimates = [], droppedEntries = [] } = status.mesh ?? {};
   return [
     checkVersion(adminUrl, status.version, version),
     ...checkFeeds(feeds),
-    ...refusedNotes.map(checkNotes),
+    ...droppedEstimates.map(checkEstimates),
     ...droppedEntries.map(checkRegistry),
     ...(await Promise.all(others)).flat(),
   ];
 }
 
 /** What a running router could not share, because it shares as much of its kind as it may. */
-function checkNotes({ kind, count }: { readonly kind: string; readonly count: number }): Check {
+function checkEstimates({ kind, count }: { readonly kind: string; readonly count: number }): Check {
   const fix = "serve fewer models and adapters per mesh: routers share estimates for 256";
-  return cross("notes", kind, `${count} shared estimates dropped: limit reached`, fix);
+  return cross("estimates", kind, `${count} shared estimates dropped: limit reached`, fix);
 }
 
 /** What operators said of engines and no router knows any more, because they said as much later. */

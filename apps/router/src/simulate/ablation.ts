@@ -162,7 +162,7 @@ const legend: readonly string[] = [
 function renderAblation({ cases, without }: AblationCommand, { parts }: Ablation): string {
   const { routers, seeds, isQuick, only } = cases;
   const all = defaultPolicyParts.length;
-  const partsLeftOut = without.length === all ? `its ${all}` : `${without.length} of its ${all}`;
+  const partsExcluded = without.length === all ? `its ${all}` : `${without.length} of its ${all}`;
   const flags = [
     ...(isQuick ? ["--quick"] : []),
     ...(only === undefined ? [] : [`--only ${only.join(",")}`]),
@@ -176,7 +176,7 @@ function renderAblation({ cases, without }: AblationCommand, { parts }: Ablation
     `npx espalier simulate ablation ${flags.join(" ")} --report`,
     "```",
     "",
-    `Made by that command: \`${policy}\` without one of ${partsLeftOut} parts at a time, in the cases of \`worst-case\`.`,
+    `Made by that command: \`${policy}\` without one of ${partsExcluded} parts at a time, in the cases of \`worst-case\`.`,
     ...legend,
     "No case has regions or LoRA adapters: parts for those are not reached.",
     "",

@@ -147,10 +147,10 @@ class DnsSource<Entry> implements Source<Entry> {
       this.#report?.fail("answers", "the name has no addresses; last list stays in use");
       return;
     }
-    const { hasChanged, leftOut } = this.#list.take(found, failure === undefined);
+    const { hasChanged, ignored } = this.#list.take(found, failure === undefined);
     if (failure !== undefined)
       this.#report?.fail("answers", `${reasonOf(failure)}; known addresses beyond the answer stay in use`, failure);
-    else if (leftOut > 0)
+    else if (ignored > 0)
       this.#report?.fail("answers", `more than ${maxEnginesPerSource} addresses; the rest is ignored`);
     else this.#report?.clear("answers");
     if (hasChanged) this.#observer?.onList(this.#list.addresses.map(this.#entryAt));
@@ -178,7 +178,7 @@ function createAddressList({ misses, maxAddresses }: AddressListOptions) {
     take(
       answer: readonly EngineAddress[],
       isWhole: boolean,
-    ): { readonly hasChanged: boolean; readonly leftOut: number } {
+    ): { readonly hasChanged: boolean; readonly ignored: number } {
       let hasChanged = false;
       const found = new Map(answer.map((at) => [formatHost(at), at]));
       for (const [host, entry] of known) {
@@ -186,17 +186,17 @@ function createAddressList({ misses, maxAddresses }: AddressListOptions) {
         else if (isWhole) entry.missed += 1;
         if (entry.missed >= misses) hasChanged = known.delete(host);
       }
-      let leftOut = 0;
+      let ignored = 0;
       for (const [host, at] of [...found].sort(byText)) {
         if (known.has(host)) continue;
         if (known.size >= maxAddresses) {
-          leftOut += 1;
+          ignored += 1;
           continue;
         }
         known.set(host, { at, missed: 0 });
         hasChanged = true;
       }
-      return { hasChanged, leftOut };
+      return { hasChanged, ignored };
     },
     /** Sorted by their text. */
     get addresses(): readonly EngineAddress[] {

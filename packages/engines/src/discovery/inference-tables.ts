@@ -51,7 +51,7 @@ export interface InferenceTables {
   /** Models that rules name, without those that only a rule for all models matches. */
   readonly rewrittenModels: readonly string[];
   /** Models that rules name beyond those that are kept. */
-  readonly leftOut: number;
+  readonly ignored: number;
   /** Calls a listener after each change. @returns a function that ends this */
   onChange(listener: () => void): () => void;
 }
@@ -82,8 +82,8 @@ export function createInferenceTables(): WritableInferenceTables {
     get rewrittenModels() {
       return rewrites.models;
     },
-    get leftOut() {
-      return rewrites.leftOut;
+    get ignored() {
+      return rewrites.ignored;
     },
     onChange(listener) {
       listeners.add(listener);
@@ -104,22 +104,22 @@ interface RewriteTable {
   /** Its keys. */
   readonly models: readonly string[];
   readonly forAll: RewriteRule | undefined;
-  readonly leftOut: number;
+  readonly ignored: number;
 }
 
 function tableOf(rewrites: readonly ModelRewrite[]): RewriteTable {
   const byModel = new Map<string, RewriteRule>();
   let forAll: RewriteRule | undefined;
-  let leftOut = 0;
+  let ignored = 0;
   for (const rule of [...rewrites].sort(byAge).flatMap(({ rules }) => rules)) {
     if (rule.models.length === 0) forAll ??= rule;
     for (const model of rule.models) {
       if (byModel.has(model)) continue;
       if (byModel.size < maxRewrittenModels) byModel.set(model, rule);
-      else leftOut += 1;
+      else ignored += 1;
     }
   }
-  return { byModel, models: [...byModel.keys()], forAll, leftOut };
+  return { byModel, models: [...byModel.keys()], forAll, ignored };
 }
 
 /** The same order in all routers. */

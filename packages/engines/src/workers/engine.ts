@@ -292,7 +292,7 @@ export class Engine implements EngineRecord {
     this.takeModels(modelsFromNames(this.spec.models, Math.floor(this.#deps.clock.wallMs() / 1_000)));
   }
 
-  takeModels({ models, leftOut }: ModelList): void {
+  takeModels({ models, ignored }: ModelList): void {
     const known = this.models ?? [];
     if (this.models && sameModels(known, models)) return;
     this.models = models.map((model) => ({
@@ -300,7 +300,7 @@ export class Engine implements EngineRecord {
       created: known.find(({ id }) => id === model.id)?.created ?? model.created,
     }));
     this.logger.info("engine models changed", { models: models.length });
-    if (leftOut > 0) this.logger.warn("too many models of an engine; ignoring the rest", { leftOut });
+    if (ignored > 0) this.logger.warn("too many models of an engine; ignoring the rest", { ignored });
     this.#deps.onChange("models", this);
   }
 

@@ -25,7 +25,7 @@ const maxRootLength = 4_096;
 export interface ModelList {
   readonly models: readonly ServedModel[];
   /** Entries left out: no usable name, a name twice, or beyond a limit. */
-  readonly leftOut: number;
+  readonly ignored: number;
 }
 
 /**
@@ -73,7 +73,7 @@ function collect<T>(entries: readonly T[], read: (entry: T) => ServedModel | und
     const model = read(entry);
     if (model && !models.has(model.id)) models.set(model.id, model);
   }
-  return { models: [...models.values()], leftOut: entries.length - models.size };
+  return { models: [...models.values()], ignored: entries.length - models.size };
 }
 
 function readModel(entry: Readonly<Record<string, unknown>>, nowSeconds: number): ServedModel | undefined {

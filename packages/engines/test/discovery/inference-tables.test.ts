@@ -67,10 +67,10 @@ test("models beyond ten thousand are left out and counted, and count again when 
   const names = Array.from({ length: 10_001 }, (_, at) => `m${at}`);
   const many = (count: number) => rewrite("x", "", [[names.slice(0, count).join(" "), "target"]]);
   tables.replace([many(10_001)]);
-  expect([tables.rewrittenModels.length, tables.leftOut]).toEqual([10_000, 1]);
+  expect([tables.rewrittenModels.length, tables.ignored]).toEqual([10_000, 1]);
   expect([tables.rewriteOf("m9999") === undefined, tables.rewriteOf("m10000")]).toEqual([false, undefined]);
   tables.replace([many(10_000), objective("o", 1)]);
-  expect([tables.rewrittenModels.length, tables.leftOut, tables.priorityOf("o")]).toEqual([10_000, 0, 1]);
+  expect([tables.rewrittenModels.length, tables.ignored, tables.priorityOf("o")]).toEqual([10_000, 0, 1]);
 });
 
 test("who listens is told of each change, until it no longer listens", () => {

@@ -308,7 +308,7 @@ test("models beyond the limits are left out, which is said", async () => {
   expect(idsOf(harness)).toContain(longest);
   expect(idsOf(harness)).toContain("m254");
   expect(idsOf(harness)).not.toContain("m255");
-  expect(harness.lines).toContainEqual(expect.objectContaining({ level: "warn", fields: { engine: "a", leftOut: 4 } }));
+  expect(harness.lines).toContainEqual(expect.objectContaining({ level: "warn", fields: { engine: "a", ignored: 4 } }));
 });
 
 test("names given by discovery are held to the same limits", async () => {

@@ -114,7 +114,7 @@ export function createExchangeMeter(meter: Meter) {
     compared: counterBy<"sent" | "received">(
       meter,
       "direction",
-      "espalier_mesh_statements_total",
+      "espalier_mesh_digests_total",
       "Digests of settled targets, sent to peers and compared with theirs.",
     ),
     snapshot: counterBy<"imported" | "served" | "failed" | "unavailable">(

@@ -50,11 +50,11 @@ export type HandshakeResult =
   | { readonly kind: "pending" | "accepted" }
   | { readonly kind: "done"; readonly peer: PeerIdentity }
   /** Another connection to the same router is kept. `by`: the end that decided it. */
-  | { readonly kind: "replaced"; readonly by: "us" | "peer" }
+  | { readonly kind: "replaced"; readonly by: "self" | "peer" }
   /** `isProved`: the router that rejects knows the secret. */
   | {
       readonly kind: "rejected";
-      readonly by: "us" | "peer";
+      readonly by: "self" | "peer";
       readonly isProved: boolean;
       readonly rejection: Rejection;
     };
@@ -128,7 +128,7 @@ export class Handshake {
     const rejection = { reason, detail, knownEpoch };
     this.#state = "over";
     this.#deps.send(encodeReject(rejection));
-    return { kind: "rejected", by: "us", isProved: this.secret !== undefined, rejection };
+    return { kind: "rejected", by: "self", isProved: this.secret !== undefined, rejection };
   }
 
   #dispatch(frame: Uint8Array): HandshakeResult {
@@ -224,7 +224,7 @@ export class Handshake {
     }
     if (verdict !== "replaced") return this.reject(verdict.reason, verdict.detail, verdict.knownEpoch);
     this.#state = "over";
-    return { kind: "replaced", by: "us" };
+    return { kind: "replaced", by: "self" };
   }
 }
 
@@ -346,7 +346,7 @@ export class Session implements ConnectionObserver {
         this.#done(result.peer);
         return;
       case "replaced":
-        if (result.by === "us") this.#sayReplaced();
+        if (result.by === "self") this.#sayReplaced();
         else this.connection.close(1000, "");
         this.#over(result);
         return;
@@ -362,7 +362,7 @@ export class Session implements ConnectionObserver {
     this.#link = this.#deps.onDone(this, peer);
     if (this.#link) return;
     this.#sayReplaced();
-    this.#over({ kind: "replaced", by: "us" });
+    this.#over({ kind: "replaced", by: "self" });
   }
 
   #sayReplaced(): void {

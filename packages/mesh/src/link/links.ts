@@ -357,13 +357,13 @@ export interface RejectedPeer {
   /** `host:port`. Only the host counts for routers that dialed this one, since their port changes every time. */
   readonly address: string;
   readonly hasDialedUs: boolean;
-  readonly by: "us" | "peer";
+  readonly by: "self" | "peer";
 }
 
 /** A handshake that one of both ends refuses, perhaps again and again. */
 export const refusedPeer = closed({
   address: Type.String({ description: "What this router dialed, or the host that dialed it." }),
-  by: Type.Enum(["us", "peer"]),
+  by: Type.Enum(["self", "peer"]),
   reason: Type.Unsafe<Rejection["reason"]>(Type.String()),
   detail: Type.String(),
   count: Type.Integer(),
@@ -410,7 +410,7 @@ class RejectLog {
     const seen = { seenAtMs, loggedAtMs: isQuiet ? loggedAtMs : seenAtMs };
     this.#known.set(key, { address, by, reason, detail, count: count + 1, firstMs, lastMs, ...seen });
     if (isQuiet) return;
-    const message = by === "us" ? "router refused" : "refused by another router";
+    const message = by === "self" ? "router refused" : "refused by another router";
     this.#logger.warn(message, { address, reason, detail, code: "mesh_rejected" });
   }
 

@@ -385,7 +385,7 @@ export function createLinkMeters(meter: Meter) {
     },
     dropped: byChannel("dropped_frames_total", "Frames dropped because the queue of their channel was full."),
     links,
-    ended: countersOf("why", linkEnds, "espalier_mesh_link_ends_total", "Closed links, by reason."),
+    ended: countersOf("reason", linkEnds, "espalier_mesh_links_closed_total", "Closed links, by reason."),
     rejected: countersOf(
       "reason",
       rejectReasons,

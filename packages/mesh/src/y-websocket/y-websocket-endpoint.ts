@@ -118,7 +118,7 @@ function bearerOf({ headers }: IncomingMessage): string | undefined {
 
 function makeMeters(meter: Meter) {
   return {
-    connections: meter.gauge("espalier_yjs_readers_count", "y-websocket clients.").series(),
+    connections: meter.gauge("espalier_yjs_clients", "y-websocket clients.").series(),
     refused: meter.counter("espalier_yjs_refused_total", "Rejected y-websocket upgrades, by HTTP status.", ["status"]),
     incidents: meter.counter(
       "espalier_yjs_incidents_total",

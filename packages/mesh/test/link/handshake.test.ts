@@ -284,7 +284,7 @@ describe("arbitrary bytes", () => {
       expect(a.events).toEqual(["up b@1"]);
       expect(b.events.filter((event) => event.includes(" a@"))).toEqual(["up a@1"]);
       if (stage === "link") {
-        const ends = (why: string) => b.meter.value("espalier_mesh_link_ends_total", why);
+        const ends = (why: string) => b.meter.value("espalier_mesh_links_closed_total", why);
         expect(ends("frame-invalid")).toBeGreaterThan(100);
         expect(b.links.links()).toHaveLength(1);
       } else {

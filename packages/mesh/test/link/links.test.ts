@@ -255,7 +255,7 @@ describe("one link for each pair", () => {
     rig.network.freeze("a:1");
     rig.time.advance(3_000);
     expect(b.events).toEqual(["up a@1", "down a@1 replaced", "up a@2"]);
-    expect(b.meter.value("espalier_mesh_link_ends_total", "replaced")).toBe(1);
+    expect(b.meter.value("espalier_mesh_links_closed_total", "replaced")).toBe(1);
   });
 
   test("two routers of one id refuse each other", async () => {

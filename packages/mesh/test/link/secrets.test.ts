@@ -42,7 +42,7 @@ describe("routers that know several secrets", () => {
     const [dialer] = a.links.refused();
     const [acceptor] = b.links.refused();
     expect(dialer).toMatchObject({ address: "b:1", by: "peer", reason: "secret" });
-    expect(acceptor).toMatchObject({ address: "a", by: "us", reason: "secret" });
+    expect(acceptor).toMatchObject({ address: "a", by: "self", reason: "secret" });
     expect(dialer?.count).toBeGreaterThan(10);
     expect(dialer!.lastMs - dialer!.firstMs).toBeGreaterThan(20_000);
     b.links.setSecrets(["one"]);

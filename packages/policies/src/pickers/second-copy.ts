@@ -15,7 +15,7 @@ interface Offer {
   /** The cheapest candidate that lacks the shared prefix; -1 if every candidate has it. */
   index: number;
   /** What this prompt and the answers of its batch would save with a copy at any one of the candidates that lack it, on average. */
-  rentMs: number;
+  creditMs: number;
   /**
    * What the prompt costs more there now, where it computes or pulls the copy, plus what others lose to the blocks it takes.
    */
@@ -27,16 +27,16 @@ interface Offer {
  * go elsewhere would pay for the whole copy, and only later ones would profit, so no request would ever go. Therefore
  * each prompt that goes where its prefix is cached pays rent: what it would have saved at one other candidate, had
  * that held the same, as the mean over the candidates without it. The cheapest of many is another one each time, so that
- * its savings are no copy's. Once the rents of all prompts with the prefix reach the price of a copy, the next prompt goes
+ * its savings are no copy's. Once The credits of all prompts with the prefix reach the price of a copy, the next prompt goes
  * elsewhere and makes it, by computing or by a pull. In every case rents and copies together cost at most twice the best
  * possible (ski rental: Karlin, Manasse, Rudolph and Sleator, "Competitive snoopy caching", 1988). Nothing is predicted.
- * The caller keeps the sums: it passes them with each request and adds `Choice.rentMs`.
+ * The caller keeps the sums: it passes them with each request and adds `Choice.creditMs`.
  */
 export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: SecondCopyOptions): Picker {
-  const offer: Offer = { index: -1, rentMs: 0, priceMs: 0 };
+  const offer: Offer = { index: -1, creditMs: 0, priceMs: 0 };
 
   /** What a prompt that goes to `chosen` would have saved at a candidate that held this many of its tokens. */
-  const rentAt = (decision: Decision, index: number, chosen: number, heldTokens: number): number => {
+  const creditAt = (decision: Decision, index: number, chosen: number, heldTokens: number): number => {
     const { request, candidates, costs } = decision;
     const asItIsMs = ownMs(decision, index, Math.min(request.promptTokens, availableTokens(candidates, index)));
     const asHolderMs = ownMs(decision, index, heldTokens);
@@ -71,22 +71,22 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
     const { index } = offer;
     if (index === -1) return false;
     const heldTokens = Math.min(promptTokens, best);
-    let rents = 0;
+    let credits = 0;
     let others = 0;
     for (let place = 0; place < eligibleCount; place++) {
       const other = eligible[place]!;
       if (matchedInAll(candidates, other) >= sharedTokens) continue;
-      rents += rentAt(decision, other, chosen, heldTokens);
+      credits += creditAt(decision, other, chosen, heldTokens);
       others++;
     }
     const computedMs = ownMs(decision, index, Math.min(promptTokens, matchedInAll(candidates, index)));
     const displacedMs =
       displacementFactor * scarcityAt(candidates, index) * (computedMs - ownMs(decision, index, heldTokens));
-    offer.rentMs = rents / others;
+    offer.creditMs = credits / others;
     offer.priceMs = Math.max(0, costs[index]! - costs[chosen]! + displacedMs);
-    return offer.rentMs > 0;
+    return offer.creditMs > 0;
   };
-  const isPaid = ({ request: { rentPaidMs = 0 } }: Decision): boolean => rentPaidMs >= offer.priceMs;
+  const isPaid = ({ request: { creditPaidMs = 0 } }: Decision): boolean => creditPaidMs >= offer.priceMs;
 
   return {
     pick(decision, random, choice) {
@@ -95,8 +95,8 @@ export function createSecondCopyPicker(inner: Picker, { ownTerm, ownMs }: Second
       if (isPaid(decision)) {
         choice.index = offer.index;
         choice.reason = "second_copy";
-        choice.rentMs = -offer.priceMs;
-      } else choice.rentMs = offer.rentMs;
+        choice.creditMs = -offer.priceMs;
+      } else choice.creditMs = offer.creditMs;
     },
     explain(decision, out) {
       const explained = inner.explain(decision, out);

@@ -49,7 +49,7 @@ export interface AdmissionTicket {
   /** The class it is in, which a missed deadline may have lowered. */
   readonly className: string;
   /** By key, the usable targets among which it was not admitted. */
-  readonly leftOut: ReadonlyMap<string, AdmissionExclusion>;
+  readonly excluded: ReadonlyMap<string, AdmissionExclusion>;
   /** Whether that class yields to others. */
   readonly yields: boolean;
   /** The client has left: removes the request from the queue at once. No effect once the request has left it. */

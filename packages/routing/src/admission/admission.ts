@@ -43,7 +43,7 @@ export interface ExplainedAdmission {
   /** Whether it would wait in the queue first. */
   readonly isQueued: boolean;
   /** The targets that it would be kept from, by key; of one that would wait, not known yet. */
-  readonly leftOut: ReadonlyMap<string, AdmissionExclusion>;
+  readonly excluded: ReadonlyMap<string, AdmissionExclusion>;
 }
 
 /** The work of one queued request. */
@@ -115,7 +115,7 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
     this.#classes = createServiceClasses(settings, { meters, fleet });
     this.#classOf = new Map(this.#classes.map((serviceClass) => [serviceClass.name, serviceClass]));
     this.#turns = new DeficitScheduler(
-      settings.between,
+      settings.classScheduling,
       this.#classes.map(({ queue }) => queue),
     );
     this.#partition = new ClassPartition(others, () => this.#isYieldingQueued());
@@ -172,7 +172,7 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
     const found = this.#unsaturated.find(targets, wanted, this.#clock.nowMs());
     return {
       isQueued: found === undefined || this.#hasWaitingBefore(serviceClass),
-      leftOut: this.#unsaturated.leftOut(targets, found ?? targets, wanted),
+      excluded: this.#unsaturated.excluded(targets, found ?? targets, wanted),
     };
   }
 
@@ -187,7 +187,7 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
       const all = listener.targets();
       const targets = this.#unsaturated.find(all, waiting, nowMs);
       if (targets && !this.#shouldBackOff(waiting, targets, nowMs)) {
-        waiting.leftOut = this.#unsaturated.leftOut(all, targets, waiting);
+        waiting.excluded = this.#unsaturated.excluded(all, targets, waiting);
         waiting.waitedMs = nowMs - arrivedMs;
         listener.admitted(targets, waiting);
         return true;
@@ -234,7 +234,7 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
   /** Whether a request of the same class or a higher one is queued. Lower classes have no claim to its place. */
   #hasWaitingBefore(serviceClass: ServiceClass<Target>): boolean {
     if (this.queued === 0) return false;
-    if (this.#settings.between === "deficit") return true;
+    if (this.#settings.classScheduling === "deficit") return true;
     for (let rank = 0; rank <= serviceClass.rank; rank++) if (this.#classes[rank]!.queue.count > 0) return true;
     return false;
   }
@@ -426,7 +426,7 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
       const targets = this.#unsaturated.find(all, wanted, nowMs);
       if (targets && this.#shouldBackOff(waiting, targets, nowMs)) return;
       if (targets) {
-        waiting.leftOut = this.#unsaturated.leftOut(all, targets, wanted);
+        waiting.excluded = this.#unsaturated.excluded(all, targets, wanted);
         this.#dispatch(waiting, targets, nowMs);
       } else {
         if (onlyEngine === undefined) maxPendingMs = Math.min(maxPendingMs, waiting.maxPendingMs);

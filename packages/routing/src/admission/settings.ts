@@ -38,7 +38,7 @@ export interface AdmissionSettings {
   readonly classes: readonly ClassSettings[];
   /** The class of a request that names none, or an unknown one. */
   readonly defaultClass: string;
-  readonly between: ClassRule;
+  readonly classScheduling: ClassRule;
   /** Most queued requests of one pool. */
   readonly maxQueued: number;
   /** Most bytes of their bodies. */
@@ -81,7 +81,7 @@ export const defaultAdmissionSettings: AdmissionSettings = {
     { ...yieldingClass, name: "background", share: 0.02 },
   ],
   defaultClass: "default",
-  between: "strict",
+  classScheduling: "strict",
   maxQueued: 1_024,
   maxQueuedBytes: 256 * 1024 * 1024,
   maxWaiting: 16,

@@ -14,7 +14,7 @@ const spillTokens = 8_192;
 const spillRatio = 3;
 const spillRequests = 16;
 
-export const noneLeftOut: ReadonlyMap<string, AdmissionExclusion> = new Map();
+export const noneExcluded: ReadonlyMap<string, AdmissionExclusion> = new Map();
 
 /** What a request requires of a target. */
 export interface TargetDemand extends PendingBounds {
@@ -71,19 +71,19 @@ export class UnsaturatedTargets<Target extends AdmissionTarget> {
   }
 
   /** Why `find` left out usable targets, by key. @param found its answer */
-  leftOut(
+  excluded(
     targets: readonly Target[],
     found: readonly Target[],
     wanted: TargetDemand,
   ): ReadonlyMap<string, AdmissionExclusion> {
-    if (found === targets) return noneLeftOut;
+    if (found === targets) return noneExcluded;
     const isFound = new Set(found);
-    const leftOut = new Map<string, AdmissionExclusion>();
+    const excluded = new Map<string, AdmissionExclusion>();
     for (const target of targets) {
       if (isFound.has(target) || !isCandidate(target, wanted.onlyEngine)) continue;
-      leftOut.set(target.key, isUnsaturated(target, wanted, this.#limits) ? "class_partition" : "saturated");
+      excluded.set(target.key, isUnsaturated(target, wanted, this.#limits) ? "class_partition" : "saturated");
     }
-    return leftOut;
+    return excluded;
   }
 
   /** @param isMember 1 inside the partition, 0 outside, undefined while there is none */

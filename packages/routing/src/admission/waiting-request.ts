@@ -9,7 +9,7 @@ import type {
 import { ClassQueue, type Entry } from "./class-queue.ts";
 import type { FleetUsage } from "./fair-share.ts";
 import type { AdmissionSettings, ClassSettings } from "./settings.ts";
-import { noneLeftOut, type TargetDemand } from "./unsaturated-targets.ts";
+import { noneExcluded, type TargetDemand } from "./unsaturated-targets.ts";
 
 /** The queue that a request's ticket reports to. */
 export interface TicketOwner<Target extends AdmissionTarget> {
@@ -58,7 +58,7 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
   /** Whether no engine was up when it was queued. */
   isHeld = false;
   waitedMs = 0;
-  leftOut: ReadonlyMap<string, AdmissionExclusion> = noneLeftOut;
+  excluded: ReadonlyMap<string, AdmissionExclusion> = noneExcluded;
   readonly #owner: TicketOwner<Target>;
   #isDispatched = false;
   #isEnded = false;

@@ -23,7 +23,7 @@ export function createCacheMeters(meter: Meter): CacheMeters {
   const prompts = meter.counter(
     "espalier_prompts_total",
     "Prompts split into blocks: by tokens, by their first tokens only, or by bytes.",
-    ["from"],
+    ["source"],
   );
   const compared = meter.counter(
     "espalier_cache_tokens_total",

@@ -32,12 +32,12 @@ export function createLendTrust(clock: Clock, meter: Meter): LendTrust {
   const pulls = meter.counter(
     "espalier_kv_pulls_total",
     "Requests that pulled KV blocks from another engine, by the cached tokens of the answer: " +
-      "brought, missed, or unknown without a report of the engine.",
+      "hit, miss, or unknown without a report of the engine.",
     ["outcome"],
   );
   const outcomes = {
-    brought: pulls.series("brought"),
-    missed: pulls.series("missed"),
+    hit: pulls.series("hit"),
+    miss: pulls.series("miss"),
     unknown: pulls.series("unknown"),
   };
   const pulledTokens = meter.counter("espalier_kv_pull_tokens_total", "Prompt tokens expected from pulls.").series();
@@ -53,7 +53,7 @@ export function createLendTrust(clock: Clock, meter: Meter): LendTrust {
         outcomes.unknown.add();
         return;
       }
-      outcomes[isBrought ? "brought" : "missed"].add();
+      outcomes[isBrought ? "hit" : "miss"].add();
       const before = distrustOf(source);
       if ((isBrought && before === 0) || source.index >= maxLenders) return;
       const distrust = before + gain * ((isBrought ? 0 : 1) - before);

@@ -20,7 +20,7 @@ export interface DemandSample {
   /** Milliseconds since the last request. */
   readonly idleMs: number;
   /** Engines that the router asks for, by role; of several routers the greatest counts. */
-  readonly wanted: Readonly<Record<DemandedRole, number>>;
+  readonly desired: Readonly<Record<DemandedRole, number>>;
 }
 
 /** Models in a note. */
@@ -31,7 +31,7 @@ export const maxModelBytes = 200;
 const maxClaim = 1e9;
 
 const claim = capped(amount, maxClaim);
-const wanted = capped(varint, maxClaim);
+const desired = capped(varint, maxClaim);
 const demandNote = versioned(
   1,
   list(
@@ -44,7 +44,7 @@ const demandNote = versioned(
       waitingPrefill: claim,
       waitingOutputPerS: claim,
       idleMs: claim,
-      wanted: struct({ both: wanted, prefill: wanted, decode: wanted }),
+      desired: struct({ both: desired, prefill: desired, decode: desired }),
     }),
     maxNotedModels,
   ),

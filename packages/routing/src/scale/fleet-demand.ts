@@ -53,7 +53,7 @@ export interface FleetDemandOptions {
 export const modelDemand = closed({
   model: Type.String(),
   /** 0 for a model that nobody has used for a while. */
-  wanted: closed(
+  desired: closed(
     { both: Type.Integer(), prefill: Type.Integer(), decode: Type.Integer() },
     { description: "Engines that the load needs, by role." },
   ),
@@ -112,7 +112,7 @@ interface Heard {
  * a rate and take a time each keep rate times time engines busy. What waits adds the engines that let all of it begin in
  * time: the greatest ratio of the work due by a time to that time (the processor demand criterion for deadlines: Baruah,
  * Rosier and Howell, "Algorithms and Complexity Concerning the Preemptive Scheduling of Periodic, Real-Time Tasks on One
- * Processor", 1990). The sum is divided by the wanted utilization.
+ * Processor", 1990). The sum is divided by the desired utilization.
  *
  * Each router measures its own requests. What the others measure arrives as notes, and a router that falls silent counts
  * for five more seconds.
@@ -160,7 +160,7 @@ export class FleetDemand implements Startable {
    */
   of(model: string): ModelDemand | undefined {
     const find = (): ModelDemand | undefined => this.#demands.find((one) => one.model === model);
-    if (!find()?.wanted.both) this.#compute();
+    if (!find()?.desired.both) this.#compute();
     return find();
   }
 
@@ -176,7 +176,7 @@ export class FleetDemand implements Startable {
     const models = new Set([...own.keys(), ...others.flatMap(({ samples }) => [...samples.keys()])]);
     for (const model of this.#counts.keys()) {
       if (models.has(model) || !this.#counts.delete(model)) continue;
-      this.#meters({ model, wanted: byRole(() => 0), load: byRole(() => 0), waiting: 0 });
+      this.#meters({ model, desired: byRole(() => 0), load: byRole(() => 0), waiting: 0 });
     }
     const reported: DemandSample[] = [];
     this.#demands = [...models].slice(0, maxDemandedModels).map((model) => {
@@ -184,7 +184,7 @@ export class FleetDemand implements Startable {
       const mine = own.get(model);
       const work = pools.find((pool) => pool.model === model)?.work;
       const { demand, counted } = this.#demandOf({ model, work, mine, heard });
-      if (mine) reported.push({ ...mine, wanted: counted });
+      if (mine) reported.push({ ...mine, desired: counted });
       this.#meters(demand);
       return demand;
     });
@@ -214,7 +214,7 @@ export class FleetDemand implements Startable {
         waitingPrefill: before.waitingPrefill + prefill,
         waitingOutputPerS: before.waitingOutputPerS + outputPerS,
         idleMs: Math.min(before.idleMs, demand.idleMs),
-        wanted: before.wanted,
+        desired: before.desired,
       });
     }
     return own;
@@ -243,7 +243,7 @@ export class FleetDemand implements Startable {
   #demandOf({ model, work, mine, heard }: MeasuredModel) {
     const { clock, utilization, idleMs, enginesOf } = this.#options;
     const samples = mine ? [mine, ...heard] : heard;
-    const sum = (name: Exclude<keyof DemandSample, "model" | "wanted">): number =>
+    const sum = (name: Exclude<keyof DemandSample, "model" | "desired">): number =>
       samples.reduce((total, sample) => total + sample[name], 0);
     const { targets, ranks, inFlight } = enginesOf(model);
     const batch = batchOf(targets, work, clock.nowMs());
@@ -259,14 +259,14 @@ export class FleetDemand implements Startable {
     const waiting = sum("waiting");
     const isActive = waiting > 0 || inFlight > 0 || samples.some((sample) => sample.idleMs < idleMs);
     const counted = byRole((role) => counts[role].take(load[role] / utilization, clock.nowMs()));
-    const wanted = byRole((role) =>
-      isActive ? Math.max(1, counted[role], ...heard.map((sample) => sample.wanted[role])) : 0,
+    const desired = byRole((role) =>
+      isActive ? Math.max(1, counted[role], ...heard.map((sample) => sample.desired[role])) : 0,
     );
     const requestsPerS = sum("requestsPerS");
     const arrivingMs = 1_000 * sum("prefill") + sum("outputPerS") * engineMsPerToken;
     const usable = new Set(targets.filter((target) => target.usable).map(({ engine }) => engine.id));
     const demand: ModelDemand = {
-      ...{ model, wanted, load, engines: usable.size, requestsPerS, waiting, inFlight, batch, msPerOutputToken },
+      ...{ model, desired, load, engines: usable.size, requestsPerS, waiting, inFlight, batch, msPerOutputToken },
       costMs: requestsPerS > 0 ? arrivingMs / requestsPerS : 0,
     };
     return { demand, counted };
@@ -294,7 +294,7 @@ const leastRate = 1e-4;
 const nothing: Omit<DemandSample, "model"> = {
   ...{ requestsPerS: 0, prefill: 0, outputPerS: 0, waiting: 0, waitingPrefill: 0, waitingOutputPerS: 0 },
   idleMs: Number.POSITIVE_INFINITY,
-  wanted: { both: 0, prefill: 0, decode: 0 },
+  desired: { both: 0, prefill: 0, decode: 0 },
 };
 
 const newCounts = (): Record<DemandedRole, SteadyCount> => byRole(() => new SteadyCount());
@@ -323,11 +323,11 @@ function batchOf(targets: readonly RoutingTarget[], work: PoolWork | undefined, 
   return count > 0 ? sum / count : usualBatch;
 }
 
-type MeteredDemand = Pick<ModelDemand, "model" | "wanted" | "load" | "waiting">;
+type MeteredDemand = Pick<ModelDemand, "model" | "desired" | "load" | "waiting">;
 
 function createDemandMeters(meter: Meter): (demand: MeteredDemand) => void {
-  const wanted = meter.gauge(
-    "espalier_scale_wanted_engines",
+  const desired = meter.gauge(
+    "espalier_scale_desired_engines",
     "Engines that the mesh-wide load needs, by model and role: both, prefill, decode.",
     ["model", "role"],
   );
@@ -340,7 +340,7 @@ function createDemandMeters(meter: Meter): (demand: MeteredDemand) => void {
   ]);
   return (demand) => {
     for (const role of engineRoles) {
-      wanted.series(demand.model, role).set(demand.wanted[role]);
+      desired.series(demand.model, role).set(demand.desired[role]);
       load.series(demand.model, role).set(demand.load[role]);
     }
     waiting.series(demand.model).set(demand.waiting);

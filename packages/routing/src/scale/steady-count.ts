@@ -20,9 +20,9 @@ export class SteadyCount {
     const bucket = Math.floor(nowMs / bucketMs);
     this.#highest.set(bucket, Math.max(load, this.#highest.get(bucket) ?? 0));
     for (const known of this.#highest.keys()) if (known <= bucket - steadyMs / bucketMs) this.#highest.delete(known);
-    const wanted = Math.ceil(load - epsilon);
+    const desired = Math.ceil(load - epsilon);
     const enough = Math.ceil(Math.max(...this.#highest.values()) / (1 - spareShare) - epsilon);
-    if (wanted > this.value) this.value = wanted;
+    if (desired > this.value) this.value = desired;
     else if (enough < this.value) this.value = enough;
     return this.value;
   }

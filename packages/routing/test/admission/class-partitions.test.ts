@@ -234,9 +234,9 @@ test("a ticket names each engine that was left out, and whether for the partitio
     rig.targets,
   );
   const { ticket } = rig.send("chat", chat);
-  expect(new Map(ticket?.leftOut)).toEqual(new Map(expected as [string, never][]));
-  expect(explained).toEqual({ isQueued: false, leftOut: ticket?.leftOut });
-  expect(createRig().send("chat", chat).ticket?.leftOut.size).toBe(0);
+  expect(new Map(ticket?.excluded)).toEqual(new Map(expected as [string, never][]));
+  expect(explained).toEqual({ isQueued: false, excluded: ticket?.excluded });
+  expect(createRig().send("chat", chat).ticket?.excluded.size).toBe(0);
 });
 
 test("an explanation says whether a request would wait: for an engine, or behind another one", () => {

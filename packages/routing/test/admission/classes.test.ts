@@ -67,7 +67,7 @@ test.each([1, 2, 3])("by deficit, classes that are backlogged get tokens by thei
     testClass("low", { share: 0.3 }),
     testClass("least", { share: 0.1 }),
   ];
-  const rig = createRig({ targets: 1, settings: { classes, between: "deficit", maxQueued: 10_000 } });
+  const rig = createRig({ targets: 1, settings: { classes, classScheduling: "deficit", maxQueued: 10_000 } });
   rig.fill();
   const served = new Map<string, number>();
   const send = (className: string): void => {
@@ -90,7 +90,7 @@ test.each([1, 2, 3])("by deficit, classes that are backlogged get tokens by thei
 
 test("by deficit, a class without a share gets what no other one wants", () => {
   const classes = [testClass("default", { share: 1 }), testClass("low")];
-  const rig = createRig({ targets: 1, settings: { classes, between: "deficit" } });
+  const rig = createRig({ targets: 1, settings: { classes, classScheduling: "deficit" } });
   rig.fill();
   for (let count = 0; count < 20; count++) rig.send("low", { className: "low" });
   for (let count = 0; count < 20; count++) rig.send("usual");
@@ -100,7 +100,7 @@ test("by deficit, a class without a share gets what no other one wants", () => {
 
 test("by deficit, a class that was away does not catch up on what it did not ask for", () => {
   const classes = [testClass("default", { share: 0.5 }), testClass("low", { share: 0.5 })];
-  const rig = createRig({ targets: 1, settings: { classes, between: "deficit" } });
+  const rig = createRig({ targets: 1, settings: { classes, classScheduling: "deficit" } });
   rig.fill();
   for (let count = 0; count < 60; count++) rig.send("usual");
   drain(rig, 40);

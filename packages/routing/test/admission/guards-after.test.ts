@@ -153,7 +153,7 @@ const guards: readonly Guard[] = [
   },
   {
     guard: "the deficit of a class that was alone",
-    options: { settings: { classes: equalClasses, between: "deficit" } },
+    options: { settings: { classes: equalClasses, classScheduling: "deficit" } },
     withinMs: 0,
     begin(rig) {
       goAlone(rig, { className: "low" });

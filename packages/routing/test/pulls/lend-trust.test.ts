@@ -33,7 +33,7 @@ test("an answer without cached tokens tells nothing", () => {
   trust.ended(source, 200, false);
   trust.ended(source, 300, true);
   const of = (outcome: string) => meter.value("espalier_kv_pulls_total", outcome);
-  expect([of("unknown"), of("missed"), of("brought")]).toEqual([1, 1, 1]);
+  expect([of("unknown"), of("miss"), of("hit")]).toEqual([1, 1, 1]);
   expect(meter.value("espalier_kv_pull_tokens_total")).toBe(600);
 });
 

@@ -40,7 +40,7 @@ interface Rig {
   request(): void;
   /** Poisson arrivals of so many requests per second. */
   run(seconds: number, requestsPerS: (second: number) => number, random: Random): Promise<void>;
-  wanted(): number;
+  desired(): number;
 }
 
 async function createRig(time = createVirtualTime()): Promise<Rig> {
@@ -84,7 +84,7 @@ async function createRig(time = createVirtualTime()): Promise<Rig> {
         await time.advance(1_000 * (1 - atS));
       }
     },
-    wanted: () => rig.demand.of("m")?.wanted.both ?? 0,
+    desired: () => rig.demand.of("m")?.desired.both ?? 0,
   };
   await rig.demand.start();
   return rig;
@@ -93,7 +93,7 @@ async function createRig(time = createVirtualTime()): Promise<Rig> {
 const needed = (requestsPerS: number): number => (requestsPerS * costS) / utilization;
 
 describe.each(fixedSeeds(3))("seed %i", (seed) => {
-  test("the wanted engines follow a load up and down, in one direction at a time", async () => {
+  test("the desired engines follow a load up and down, in one direction at a time", async () => {
     const rig = await createRig();
     const random = createSeededRandom(seed);
     const seen: number[] = [];
@@ -104,7 +104,7 @@ describe.each(fixedSeeds(3))("seed %i", (seed) => {
     };
     for (let second = 0; second < 1_500; second += 10) {
       await rig.run(10, (within) => rateAt(second + within), random);
-      seen.push(rig.wanted());
+      seen.push(rig.desired());
     }
     const at = (second: number): number => seen[second / 10 - 1]!;
     // Enough for the load, and at most what a tenth to spare and a rate that is known to a tenth make of it.
@@ -128,18 +128,18 @@ describe.each(fixedSeeds(3))("seed %i", (seed) => {
     await rig.run(120, () => rate, random);
     const seen = new Set<number>();
     let changes = 0;
-    let last = rig.wanted();
+    let last = rig.desired();
     for (let minute = 0; minute < 60; minute++) {
       await rig.run(60, () => rate, random);
-      if (rig.wanted() !== last) changes += 1;
-      last = rig.wanted();
+      if (rig.desired() !== last) changes += 1;
+      last = rig.desired();
       seen.add(last);
     }
     expect(changes).toBeLessThanOrEqual(4);
     expect(Math.max(...seen) - Math.min(...seen)).toBeLessThanOrEqual(2);
   });
 
-  test("engines that come a minute after they are wanted are not asked for again and again", async () => {
+  test("engines that come a minute after they are desired are not asked for again and again", async () => {
     const rig = await createRig();
     const random = createSeededRandom(seed);
     const asked: number[] = [];
@@ -147,7 +147,7 @@ describe.each(fixedSeeds(3))("seed %i", (seed) => {
     for (let second = 0; second < 900; second++) {
       const rate = second < 60 ? 5 : 40;
       await rig.run(1, () => rate, random);
-      asked.push(rig.wanted());
+      asked.push(rig.desired());
       const engines = asked[second - 60] ?? 2;
       backlogS = Math.max(0, backlogS + rate * costS - engines);
       const waiting = Math.round(backlogS / costS);
@@ -187,20 +187,20 @@ test("waiting work asks for the engines that begin all of it in time: by deadlin
   expect(rig.demand.demands[0]!.load.prefill).toBeCloseTo(5, 1);
 });
 
-test("one request that waits asks for an engine at once; without any for a while, none is wanted", async () => {
+test("one request that waits asks for an engine at once; without any for a while, none is desired", async () => {
   const rig = await createRig();
-  expect(rig.wanted()).toBe(0);
+  expect(rig.desired()).toBe(0);
   rig.work.demand.arrived(promptTokens);
   rig.waiting = [{ uncachedTokens: promptTokens, outputTokens: 0, leaveInMs: Number.POSITIVE_INFINITY }];
-  expect(rig.wanted()).toBe(1);
+  expect(rig.desired()).toBe(1);
   rig.waiting = [];
   rig.engines = { ...rig.engines, inFlight: 1 };
   await rig.time.advance(300_000);
-  expect(rig.wanted()).toBe(1);
+  expect(rig.desired()).toBe(1);
   rig.engines = { ...rig.engines, inFlight: 0 };
   await rig.time.advance(1_000);
-  expect(rig.wanted()).toBe(0);
-  expect(rig.meter.value("espalier_scale_wanted_engines", "m", "both")).toBe(0);
+  expect(rig.desired()).toBe(0);
+  expect(rig.meter.value("espalier_scale_desired_engines", "m", "both")).toBe(0);
 });
 
 test("a rank counts as an engine of its own", async () => {
@@ -226,19 +226,19 @@ describe("several routers", () => {
     const [mine, theirs] = [one.demand.demands[0]!, other.demand.demands[0]!];
     expect(mine.load.both).toBeCloseTo(20 * costS, 0);
     expect(mine.costMs).toBeCloseTo(1_000 * costS, 0);
-    expect(mine.wanted).toEqual(theirs.wanted);
+    expect(mine.desired).toEqual(theirs.desired);
     const shared = mine.load.both;
     await time.advance(demandLeaseMs + 1_000);
     expect(one.demand.demands[0]!.load.both).toBeLessThan(0.6 * shared);
     // Engines are given up only when the load has been low for a while.
-    expect(one.wanted()).toBe(mine.wanted.both);
+    expect(one.desired()).toBe(mine.desired.both);
     await time.advance(steadyMs);
-    expect(one.wanted()).toBeLessThan(mine.wanted.both);
+    expect(one.desired()).toBeLessThan(mine.desired.both);
   });
 
-  const sample = (model: string, wanted = 1) => ({
+  const sample = (model: string, desired = 1) => ({
     ...{ model, requestsPerS: 1, prefill: 0.1, outputPerS: 10, waiting: 0, waitingPrefill: 0, waitingOutputPerS: 0 },
-    ...{ idleMs: 0, wanted: { both: wanted, prefill: 0, decode: 0 } },
+    ...{ idleMs: 0, desired: { both: desired, prefill: 0, decode: 0 } },
   });
 
   test("a note is read as it was written", () => {

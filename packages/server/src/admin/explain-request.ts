@@ -12,7 +12,7 @@ import { overflowReason } from "../overflow/overflow-source.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
-import { candidateReport, describeCandidates, leftOut, whyLeftOut } from "./explained-candidates.ts";
+import { candidateReport, describeCandidates, excluded, whyExcluded } from "./explained-candidates.ts";
 import { describePull, pullReport } from "./pull-report.ts";
 
 const promptReport = closed({
@@ -94,7 +94,7 @@ export const explanation = closed(
     weights: record(Type.Number()),
     candidates: Type.Array(candidateReport),
     /** Targets of the model that are not candidates. */
-    leftOut: Type.Array(leftOut),
+    excluded: Type.Array(excluded),
   },
   { title: "Explanation" },
 );
@@ -124,7 +124,7 @@ export async function explainRequest(
   const accepts = context.split.planner.alonePredicate(pool, targets, noneTried);
   const restriction = { tried: noneTried, onlyEngine, accepts };
   const admission = explainAdmission(context, plan);
-  const open = targets.filter(({ key }) => !admission.leftOut.has(key));
+  const open = targets.filter(({ key }) => !admission.excluded.has(key));
   const explained = explainSelection(context.dryRunSelector, pool, open, plan, restriction);
   const candidates = explained
     ? describeCandidates(context, explained.explanation.candidates, explained.targets, plan.prompt !== undefined)
@@ -149,8 +149,8 @@ export async function explainRequest(
     estimatedPeerTokens: explained?.estimatedPeerTokens ?? 0,
     weights: explained?.explanation.weights ?? {},
     candidates,
-    leftOut: whyLeftOut(targets, (target) => among.has(target), {
-      admission: admission.leftOut,
+    excluded: whyExcluded(targets, (target) => among.has(target), {
+      admission: admission.excluded,
       onlyEngine,
       assignedRoleOf: context.split.assignedRoleOf,
     }),
@@ -163,7 +163,7 @@ function explainAdmission(
 ): ExplainedAdmission {
   const queue = service && admission.of(pool);
   const { className, deadlineMs } = service ?? {};
-  return queue?.explain({ className, deadlineMs, onlyEngine }, targets) ?? { isQueued: false, leftOut: new Map() };
+  return queue?.explain({ className, deadlineMs, onlyEngine }, targets) ?? { isQueued: false, excluded: new Map() };
 }
 
 function serviceOf(

@@ -169,11 +169,11 @@ function readerOf(feed: TargetFeedDescription, lagOf: ReadonlyMap<string, number
 }
 
 /** A target of the pool that is not a candidate, and all reasons why. */
-export const leftOut = closed({ key: Type.String(), reasons: Type.Array(Type.String()) });
+export const excluded = closed({ key: Type.String(), reasons: Type.Array(Type.String()) });
 
-type LeftOut = Described<typeof leftOut>;
+type Excluded = Described<typeof excluded>;
 
-interface LeftOutReasons {
+interface ExcludedReasons {
   /** By key, what admission leaves out. */
   readonly admission: ReadonlyMap<string, AdmissionExclusion>;
   /** The engine that has the previous response, if any. */
@@ -183,11 +183,11 @@ interface LeftOutReasons {
 }
 
 /** @param isCandidate whether the decision could choose the target */
-export function whyLeftOut(
+export function whyExcluded(
   targets: readonly Target[],
   isCandidate: (target: Target) => boolean,
-  known: LeftOutReasons,
-): readonly LeftOut[] {
+  known: ExcludedReasons,
+): readonly Excluded[] {
   return targets
     .filter((target) => !isCandidate(target))
     .map((target) => ({ key: target.key, reasons: reasonsOf(target, known) }));
@@ -200,7 +200,7 @@ const admissionReasons: Readonly<Record<AdmissionExclusion, string>> = {
 
 function reasonsOf(
   { key, engine, exclusion: why }: Target,
-  { admission, onlyEngine, assignedRoleOf }: LeftOutReasons,
+  { admission, onlyEngine, assignedRoleOf }: ExcludedReasons,
 ): readonly string[] {
   const { state, stateReason, draining, breaker, isOverruled, isTried, isCoolingDown, role, id } = engine;
   const reasons: string[] = [];

@@ -32,7 +32,7 @@ const columns = {
   firstByteP99Ms: measured(),
   tpotP50Ms: measured({ description: "Time per output token after the first, of streams." }),
   tpotP99Ms: measured(),
-  keptPerS: measured({ description: "Requests that met their objectives." }),
+  metPerS: measured({ description: "Requests that met their objectives." }),
   missedPerS: measured({ description: "Requests that missed their objectives or failed." }),
   waiting: measured({ description: "Requests queued for an engine." }),
   eventLagMs: measured({ description: "Longest lag of KV events." }),
@@ -41,7 +41,7 @@ const columns = {
 type Column = keyof typeof columns;
 /** Totals whose growth is a column. */
 type Counted =
-  | ("requests" | "refused" | "failed" | "cut" | "kept" | "missed")
+  | ("requests" | "refused" | "failed" | "cut" | "met" | "missed")
   | ("promptTokens" | "cachedTokens" | "completionTokens");
 const columnNames = Object.keys(columns) as readonly Column[];
 
@@ -96,7 +96,7 @@ export function createHistory(options: HistoryOptions): History {
       outputTokensPerS: perS("completionTokens"),
       ...{ firstByteP50Ms: metrics.firstBytes.quantileMs(0.5), firstByteP99Ms: metrics.firstBytes.quantileMs(0.99) },
       ...{ tpotP50Ms: metrics.tokenTimes.quantileMs(0.5), tpotP99Ms: metrics.tokenTimes.quantileMs(0.99) },
-      ...{ keptPerS: perS("kept"), missedPerS: perS("missed") },
+      ...{ metPerS: perS("met"), missedPerS: perS("missed") },
       ...{ waiting: waiting(), eventLagMs: takeEventLagMs() ?? Number.NaN },
     };
     metrics.firstBytes.clear();

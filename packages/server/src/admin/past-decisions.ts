@@ -37,10 +37,10 @@ const pastDecision = closed({
     }),
     { description: "Chosen candidate and up to 15 others with the lowest costs." },
   ),
-  leftOut: Type.Array(closed({ key: Type.String(), reason: Type.String() }), {
+  excluded: Type.Array(closed({ key: Type.String(), reason: Type.String() }), {
     description: "Up to 16 excluded targets, each with the reason or the policy filter.",
   }),
-  leftOutCount: Type.Integer({ description: "Number of excluded targets." }),
+  excludedCount: Type.Integer({ description: "Number of excluded targets." }),
 });
 
 type PastDecision = Described<typeof pastDecision>;
@@ -172,8 +172,8 @@ function unpack(bytes: Uint8Array): PastRequest | undefined {
 }
 
 function describePast({ facts, ...logged }: LoggedDecision<DescribedDecision>): PastDecision {
-  const { candidates, comparedCount, leftOut } = logged;
-  return { summary: summaryOf(facts, candidates, comparedCount, leftOut), ...facts, ...logged };
+  const { candidates, comparedCount, excluded } = logged;
+  return { summary: summaryOf(facts, candidates, comparedCount, excluded), ...facts, ...logged };
 }
 
 const counting = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
@@ -183,7 +183,7 @@ function summaryOf(
   facts: DescribedDecision,
   candidates: PastDecision["candidates"],
   comparedCount: number,
-  leftOut: PastDecision["leftOut"],
+  excluded: PastDecision["excluded"],
 ): string {
   const { target, reason, prefillEngine, attempt, pull } = facts;
   const [chosen, ...others] = candidates;
@@ -192,7 +192,7 @@ function summaryOf(
   if (prefillEngine !== null && prefillEngine !== target) {
     return `${attempted}${prefillEngine} was chosen to compute the prompt, and ${target} to answer (${reason}).`;
   }
-  if (!chosen || !other) return `${attempted}${target} was the only candidate (${reason})${besides(leftOut)}.`;
+  if (!chosen || !other) return `${attempted}${target} was the only candidate (${reason})${besides(excluded)}.`;
   if (chosen.cost === null || other.cost === null) {
     return `${attempted}${target} was chosen of ${comparedCount} candidates, without comparing costs (${reason}).`;
   }
@@ -214,7 +214,7 @@ function rivalOf(chosen: Candidate | undefined, others: readonly Candidate[]): C
 }
 
 /** For example ": b was left out (class_partition)". */
-function besides([first, ...more]: PastDecision["leftOut"]): string {
+function besides([first, ...more]: PastDecision["excluded"]): string {
   if (!first) return "";
   return `: ${first.key} was left out (${first.reason})${more.length > 0 ? `, and ${more.length} more` : ""}`;
 }

@@ -7,9 +7,9 @@ import { type PrefixUse, prefixUsers } from "./prefix-use.ts";
 const holderReport = closed({
   target: Type.String(),
   /** Its engine announced it. */
-  isFact: Type.Boolean(),
+  isReported: Type.Boolean(),
   /** A router sent it there recently. */
-  isPlaced: Type.Boolean(),
+  isPredicted: Type.Boolean(),
 });
 
 export type HolderReport = Described<typeof holderReport>;
@@ -79,7 +79,9 @@ export function createPrefixReporter(options: PrefixReporterOptions): (below?: s
     const all = [...new Set([...placed, ...facts])].sort((one, other) => one - other);
     return all.flatMap((target) => {
       const key = options.keyOf(target as TargetIndex);
-      return key === undefined ? [] : [{ target: key, isFact: facts.has(target), isPlaced: placed.includes(target) }];
+      return key === undefined
+        ? []
+        : [{ target: key, isReported: facts.has(target), isPredicted: placed.includes(target) }];
     });
   };
   return (below) => {

@@ -19,7 +19,7 @@ const requestTotals = closed(
     completionTokens: Type.Integer(),
     firstBytes: Type.Integer({ description: "Requests with a first content, and the sum of seconds until then." }),
     firstByteS: Type.Number(),
-    kept: Type.Integer({ description: "Requests that met their objectives (`slo`)." }),
+    met: Type.Integer({ description: "Requests that met their objectives (`slo`)." }),
     missed: Type.Integer({
       description: "Requests that missed an objective or failed; client errors and cancellations are not counted.",
     }),
@@ -37,7 +37,7 @@ const objective = (description: string) => nullable(Type.Number(), { description
 export const goodputCounts = closed({
   model: Type.String({ description: "Model; empty if the request was rejected before its model was known." }),
   class: Type.String({ description: "Priority class; empty without admission." }),
-  kept: Type.Integer(),
+  met: Type.Integer(),
   missed: Type.Integer(),
   ttftMs: objective("Objective for the time to first token of the latest request, in milliseconds; null without one."),
   tpotMs: objective(

@@ -12,19 +12,19 @@ export interface RequestTotals extends Record<RequestOutcome, number> {
   /** Number of requests with a first byte, and the seconds until it came. */
   firstBytes: number;
   firstByteS: number;
-  /** Requests whose answers kept their objectives, and those that did not. */
-  kept: number;
+  /** Requests whose answers met their objectives, and those that did not. */
+  met: number;
   missed: number;
   /** Streams of more than one token, and the sum of their times per output token in seconds. */
   streams: number;
   tpotS: number;
 }
 
-/** Requests of one model and class that kept their objectives or missed them. */
+/** Requests of one model and class that met their objectives or missed them. */
 export interface GoodputCounts {
   readonly model: string;
   readonly class: string;
-  kept: number;
+  met: number;
   missed: number;
   /** What the latest of them had to keep, in milliseconds; null for no objective. */
   ttftMs: number | null;
@@ -102,7 +102,7 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
   );
   const slo = meter.counter(
     "espalier_slo_requests_total",
-    "Requests by model, class and objectives (`slo`): `kept`, `ttft_missed`, `tpot_missed`, `both_missed` (also late answers without a stream), or `failed` (429 and 503 included). Client errors and cancellations are not counted. Goodput is the share of `kept`.",
+    "Requests by model, class and objectives (`slo`): `met`, `ttft_missed`, `tpot_missed`, `both_missed` (also late answers without a stream), or `failed` (429 and 503 included). Client errors and cancellations are not counted. Goodput is the share of `met`.",
     ["model", "class", "result"],
   );
   const decisions = meter.counter("espalier_decisions_total", "Routing decisions, by policy and reason.", [
@@ -137,11 +137,11 @@ export function createRequestMetrics(meter: Meter): RequestMetrics {
   const goodputRows = new Map<string, GoodputCounts>();
   const measured = ({ model, className, objectives, result, tpotMs }: Goodput): void => {
     const key = `${className} ${model}`;
-    const row = goodputRows.get(key) ?? { model, class: className, kept: 0, missed: 0, ttftMs: null, tpotMs: null };
+    const row = goodputRows.get(key) ?? { model, class: className, met: 0, missed: 0, ttftMs: null, tpotMs: null };
     if (goodputRows.size < maxGoodputRows) goodputRows.set(key, row);
     row.ttftMs = orNull(objectives.ttftMs);
     row.tpotMs = orNull(objectives.tpotMs);
-    for (const counts of [row, totals]) counts[result === "kept" ? "kept" : "missed"] += 1;
+    for (const counts of [row, totals]) counts[result === "met" ? "met" : "missed"] += 1;
     sloSeries(model, className, result).add();
     if (Number.isNaN(tpotMs)) return;
     tokenTimes.add(tpotMs);
@@ -220,7 +220,7 @@ function createTotals(): RequestTotals {
     completionTokens: 0,
     firstBytes: 0,
     firstByteS: 0,
-    ...{ kept: 0, missed: 0, streams: 0, tpotS: 0 },
+    ...{ met: 0, missed: 0, streams: 0, tpotS: 0 },
   };
 }
 
@@ -241,14 +241,14 @@ const maxCachedSeries = 4_096;
 
 function createCache<Series>(create: (a: string, b: string, c: string, d: string) => Series) {
   const cache = new Map<string, Map<string, Map<string, Map<string, Series>>>>();
-  let kept = 0;
+  let met = 0;
   // One map of joined labels would have to join and hash them at each request.
   return (a: string, b = "", c = "", d = ""): Series => {
     const known = cache.get(a)?.get(b)?.get(c)?.get(d);
     if (known !== undefined) return known;
     const created = create(a, b, c, d);
-    if (kept < maxCachedSeries) {
-      kept += 1;
+    if (met < maxCachedSeries) {
+      met += 1;
       branchOf(branchOf(branchOf(cache, a), b), c).set(d, created);
     }
     return created;

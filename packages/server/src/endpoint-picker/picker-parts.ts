@@ -36,7 +36,7 @@ export function createPickerMeters(meter: Meter): PickerMeters {
     ),
     unseen: counterOf(
       meter,
-      "espalier_picker_unseen_answers_total",
+      "espalier_picker_unobserved_responses_total",
       "Gateway requests whose answers the gateway did not stream to the router; their end is estimated.",
     ),
   };

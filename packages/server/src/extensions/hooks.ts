@@ -115,7 +115,7 @@ export function createHookCalls(hooks: readonly Hooks[], parts: HookParts): Hook
   };
 }
 
-type Failure = "threw" | "timed_out" | "left_out";
+type Failure = "threw" | "timed_out" | "skipped";
 /** @param use is called with what the hook returned, in time; what it throws is the hook's failure */
 type HookCall<Given, Result> = (given: Given, use?: (result: Awaited<Result>) => void) => Promise<void> | undefined;
 
@@ -127,7 +127,7 @@ function createCall<Given, Result>(
   let pending = 0;
   return (given, use = () => {}) => {
     if (pending >= maxPendingHookCalls) {
-      failed("left_out");
+      failed("skipped");
       return undefined;
     }
     try {

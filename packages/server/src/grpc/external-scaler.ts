@@ -25,11 +25,11 @@ export interface ScalerServerOptions {
   readonly tls: GrpcTls | undefined;
   readonly scheduler: Scheduler;
   /**
-   * Engines that are wanted, by the metadata of a trigger; 0 for none.
+   * Engines that are desired, by the metadata of a trigger; 0 for none.
    *
    * @throws EspalierError for metadata that name no model
    */
-  readonly wanted: (metadata: Readonly<Record<string, string>>) => number;
+  readonly desired: (metadata: Readonly<Record<string, string>>) => number;
 }
 
 const service = "/externalscaler.ExternalScaler";
@@ -46,8 +46,8 @@ const streamEveryMs = 1_000;
  *
  * `start` throws EspalierError `listen_failed` when the address is unavailable.
  */
-export function createScalerServer({ wanted, scheduler, ...listener }: ScalerServerOptions): ScalerServer {
-  const isActive = ({ scalerMetadata = {} }: ScaledObjectRef): boolean => wanted(scalerMetadata) > 0;
+export function createScalerServer({ desired, scheduler, ...listener }: ScalerServerOptions): ScalerServer {
+  const isActive = ({ scalerMetadata = {} }: ScaledObjectRef): boolean => desired(scalerMetadata) > 0;
   const streams = new Set<() => void>();
   const server = createGrpcServer({
     ...listener,
@@ -56,11 +56,11 @@ export function createScalerServer({ wanted, scheduler, ...listener }: ScalerSer
       [`${service}/IsActive`]: unary(scaledObjectRef, isActiveResponse, (ref) => ({ result: isActive(ref) })),
       [`${service}/GetMetricSpec`]: unary(scaledObjectRef, getMetricSpecResponse, ({ scalerMetadata = {} }) => {
         // Wrong metadata should fail when a ScaledObject is applied, not at its first metric.
-        wanted(scalerMetadata);
+        desired(scalerMetadata);
         return { metricSpecs: [{ metricName: scalerMetric, targetSize: 1, targetSizeFloat: 1 }] };
       }),
       [`${service}/GetMetrics`]: unary(getMetricsRequest, getMetricsResponse, ({ scaledObjectRef: ref }) => {
-        const engines = wanted(ref?.scalerMetadata ?? {});
+        const engines = desired(ref?.scalerMetadata ?? {});
         return { metricValues: [{ metricName: scalerMetric, metricValue: engines, metricValueFloat: engines }] };
       }),
       [`${service}/StreamIsActive`]: (call) => stream(call, isActive, streams),

@@ -156,8 +156,8 @@ function reportTables(tables: InferenceTables, { meter, logger }: Pick<EngineSou
     // Without Kubernetes, and where nobody writes any, there is nothing to tell.
     if (areSome || wereSome) logger.info("objectives and model rewrites of inference pools changed", counts);
     wereSome = areSome;
-    const { leftOut } = tables;
-    if (leftOut > 0) logger.warn("too many models in inference model rewrites; ignoring the rest", { leftOut });
+    const { ignored } = tables;
+    if (ignored > 0) logger.warn("too many models in inference model rewrites; ignoring the rest", { ignored });
   });
 }
 

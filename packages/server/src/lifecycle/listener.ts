@@ -143,7 +143,7 @@ function createMeters(meter: Meter, listener: string) {
   const refused = meter.counter(
     "espalier_refused_connections_total",
     "Connections beyond the limit: answered with 503 and closed, or closed at once.",
-    ["listener", "how"],
+    ["listener", "outcome"],
   );
   const open = meter.gauge("espalier_open_connections", "Open connections by listener: clients or operators.", [
     "listener",

@@ -133,7 +133,7 @@ function createMeters(meter: Meter) {
     ),
     heap: gauge("espalier_heap_used_ratio", "Share of V8's heap limit in use."),
     bodies: gauge("espalier_request_body_bytes", "Bytes of request bodies in flight, as declared or read."),
-    mesh: gauge("espalier_mesh_waiting_bytes", "Bytes queued for other routers, over all links."),
+    mesh: gauge("espalier_mesh_queued_bytes", "Bytes queued for other routers, over all links."),
     share: gauge("espalier_shed_ratio", "Share of new requests shed."),
   };
 }

@@ -28,7 +28,7 @@ export const meshDescription = closed(
     refused: Type.Array(refusedPeer, {
       description: "Refused links of the last 30 minutes, at most 32, latest first.",
     }),
-    refusedNotes: Type.Array(closed({ kind: Type.String(), count: Type.Integer() }), {
+    droppedEstimates: Type.Array(closed({ kind: Type.String(), count: Type.Integer() }), {
       description: "Shared estimates dropped at the limit since the router's start, by kind.",
     }),
     droppedEntries: Type.Array(closed({ kind: Type.Enum(["engine", "drain"]), count: Type.Integer() }), {
@@ -39,12 +39,12 @@ export const meshDescription = closed(
         router: Type.String(),
         epoch: Type.Integer(),
         ageMs: Type.Number(),
-        leaseLeftMs: Type.Number(),
+        leaseRemainingMs: Type.Number(),
         targets: Type.Integer(),
         inFlight: Type.Integer(),
       }),
     ),
-    feeds: closed({ owned: Type.Integer(), backup: Type.Integer(), unread: Type.Integer() }),
+    feeds: closed({ owned: Type.Integer(), backup: Type.Integer(), unowned: Type.Integer() }),
     facts: closed({
       targets: Type.Integer(),
       blocks: Type.Integer(),
@@ -107,14 +107,14 @@ export function describeMesh(parts: MeshDescriptionParts): MeshDescription {
     members: described.members.map((member) => ({ ...member, ...watch.releaseOf(member.router) })),
     lost: watch.lost().filter(({ router }) => described.members.every((member) => member.router !== router)),
     refused: described.refused,
-    refusedNotes: replica.notes.refused(),
+    droppedEstimates: replica.notes.refused(),
     droppedEntries: replica.registry.describe().dropped,
     // Load of a router whose lease has expired does not count.
-    load: load.filter(({ leaseLeftMs }) => leaseLeftMs > 0),
+    load: load.filter(({ leaseRemainingMs }) => leaseRemainingMs > 0),
     feeds: {
       owned: feeds.filter(({ role }) => role === "owner").length,
       backup: feeds.filter(({ role }) => role === "backup").length,
-      unread: feeds.filter(({ nomination }) => nomination?.owner === undefined).length,
+      unowned: feeds.filter(({ nomination }) => nomination?.owner === undefined).length,
     },
     facts: {
       targets: targets.length,

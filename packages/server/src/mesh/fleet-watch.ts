@@ -86,9 +86,9 @@ export function createFleetWatch(options: FleetWatchOptions): FleetWatch {
   const logged = new Map<string, string>();
   const lost = createLostRouters(clock);
   const gauge = meter.gauge(
-    "espalier_mesh_unequal_routers",
+    "espalier_mesh_mismatched_routers",
     "Live routers with another version, or other settings that must match on all routers.",
-    ["what"],
+    ["difference"],
   );
   const unequal = { version: gauge.series("version"), settings: gauge.series("settings") };
   let cancels: readonly Cancel[] = [];

@@ -186,7 +186,7 @@ function createOverflowMeters(meter: Meter): OverflowMeters {
     ),
     withheld: counterBy(
       meter,
-      "cause",
+      "reason",
       "espalier_overflow_withheld_total",
       "Requests not sent to an overflow backend, by reason: budget or cooldown.",
     ),

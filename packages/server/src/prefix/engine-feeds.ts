@@ -104,7 +104,7 @@ export class EngineFeeds implements Startable {
   readonly #pools: HostedFeed[] = [];
   #worstLagMs: number | undefined;
   /** Whether a feed was left out and logged. */
-  #leftOut = false;
+  #excluded = false;
   #unsubscribe = (): void => {};
 
   constructor(options: EngineFeedsOptions) {
@@ -238,9 +238,9 @@ export class EngineFeeds implements Startable {
   /** A target beyond the bound of the index. */
   #leaveOut(key: string): HostedFeed {
     const unusable = `limit of ${maxKnownTargets} tracked targets reached`;
-    if (!this.#leftOut) this.#options.logger.warn("KV event feed ignored", { feed: key, unusable });
-    this.#leftOut = true;
-    const reason: FeedReason = "left-out";
+    if (!this.#excluded) this.#options.logger.warn("KV event feed ignored", { feed: key, unusable });
+    this.#excluded = true;
+    const reason: FeedReason = "over-limit";
     const status = { state: "off", reason, role: null, owner: null, floatingBlocks: 0, unusable } as const;
     const blocks = Object.fromEntries(tierNames.map((name) => [name, 0])) as FeedStatus["blocks"];
     return {

@@ -1,5 +1,11 @@
 import { endpoints } from "@espalier/api";
-import { compareWith, type Kept, noObjectives, type Objectives, timePerOutputTokenMs } from "@espalier/policies";
+import {
+  compareWith,
+  noObjectives,
+  type Objectives,
+  type ObjectivesResult,
+  timePerOutputTokenMs,
+} from "@espalier/policies";
 import type { PlannedRequest } from "./planned-request.ts";
 import { outcomeStatus, type RequestEnd, type RequestOutcome } from "./request-outcome.ts";
 
@@ -9,8 +15,8 @@ export interface Goodput {
   readonly model: string;
   /** Empty without admission, and before the model is known. */
   readonly className: string;
-  /** `failed` is a request that the tier or an engine failed: it kept nothing. */
-  readonly result: Kept | "failed";
+  /** `failed` is a request that the tier or an engine failed: it met nothing. */
+  readonly result: ObjectivesResult | "failed";
   /** What it had to keep. */
   readonly objectives: Objectives;
   /** NaN for an answer that was not streamed, or of one token. */
@@ -25,7 +31,7 @@ interface Ended {
 
 /**
  * Measures a request that is over against its objectives. A stream is measured by its first token and by the time of each one
- * after it. Of a whole answer only the end is seen: it must come by when a stream that kept both would have ended.
+ * after it. Of a whole answer only the end is seen: it must come by when a stream that met both would have ended.
  *
  * @returns undefined for what is not counted: a request that generates nothing or that its client cancelled, an error that is
  *   the client's own, and an answer that the router did not see or whose engine does not tell its tokens
@@ -44,7 +50,7 @@ export function goodputOf(plan: PlannedRequest, end: RequestEnd, { outcome, endM
   }
   if (outputTokens === 0) return undefined;
   const dueMs = acceptedMs + objectives.ttftMs + (outputTokens > 1 ? (outputTokens - 1) * objectives.tpotMs : 0);
-  return { ...of, result: endMs <= dueMs ? "kept" : "both_missed", tpotMs: Number.NaN };
+  return { ...of, result: endMs <= dueMs ? "met" : "both_missed", tpotMs: Number.NaN };
 }
 
 const generating: ReadonlySet<PlannedRequest["endpointId"] | undefined> = new Set(

@@ -27,7 +27,7 @@ export function createScaleParts(config: ScaleConfig, context: ScaleContext, met
       ? undefined
       : createScalerServer({
           ...{ host, port, tls: tls && readTls(tls), scheduler: context.scheduler },
-          wanted: (metadata) => wantedBy(demand, metadata),
+          desired: (metadata) => desiredBy(demand, metadata),
         });
   return {
     ...startTogether([demand, ...(scaler ? [scaler] : [])]),
@@ -65,11 +65,11 @@ function createDemand(
 }
 
 /** @throws EspalierError `invalid_value` for metadata that name no model, or a role that engines have not */
-function wantedBy(demand: FleetDemand, { model, role = "both" }: Readonly<Record<string, string>>): number {
+function desiredBy(demand: FleetDemand, { model, role = "both" }: Readonly<Record<string, string>>): number {
   if (!model) throw new EspalierError("invalid_value", "Missing `model` in the trigger's metadata.");
   if (!isRole(role))
     throw new EspalierError("invalid_value", `The trigger's role must be one of ${engineRoles.join(", ")}.`);
-  return demand.of(model)?.wanted[role] ?? 0;
+  return demand.of(model)?.desired[role] ?? 0;
 }
 
 function isRole(text: string): text is DemandedRole {

@@ -58,7 +58,7 @@ test("without any source the configuration is complete", () => {
         { ...usualClass, name: "background", share: 0.02, maxPendingTokens: 16_384, yields: true },
       ],
       defaultClass: "default",
-      between: "strict",
+      classScheduling: "strict",
       maxQueued: 1_024,
       maxQueuedBytes: 256 * 1024 ** 2,
       maxWaiting: 16,
@@ -173,7 +173,7 @@ admission:
     - { name: vip, order: edf, share: 0.5, target: 2s, on-miss: demote, max-pending-tokens: 100, max-cold-wait: 2m, yields: true, slo: { ttft: 1s } }
     - { name: others, order: shortest_prefill }
   default-class: others
-  between: deficit
+  class-scheduling: deficit
   max-queued: 5
   max-queued-bytes: 1MiB
   max-waiting: 3
@@ -241,7 +241,7 @@ test("every key of the file has its place in the compiled form", () => {
         },
         { ...usualClass, name: "others", order: "shortest_prefill" },
       ],
-      ...{ defaultClass: "others", between: "deficit", maxQueued: 5, maxQueuedBytes: 1_048_576 },
+      ...{ defaultClass: "others", classScheduling: "deficit", maxQueued: 5, maxQueuedBytes: 1_048_576 },
       ...{
         maxWaiting: 3,
         maxKvUse: 0.8,

@@ -220,7 +220,7 @@ const samples: Readonly<Record<string, string>> = {
   "session-key": "body:a",
   "admission.mode": "off",
   "admission.default-class": "batch",
-  "admission.between": "deficit",
+  "admission.class-scheduling": "deficit",
   "admission.max-queued": "7",
   "admission.max-queued-bytes": "7MiB",
   "admission.max-waiting": "7",

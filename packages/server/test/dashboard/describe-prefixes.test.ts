@@ -51,9 +51,9 @@ test("who holds a prefix, and how that is known", () => {
         ...{ hash: hashOf(words), blocks: 20, parent: null, continuations: 0, holderCount: 3 },
         users: { sinceMs: expect.any(Number), requests: 0, by: [], sessions: [] },
         holders: [
-          { target: "engine-1", isFact: false, isPlaced: true },
-          { target: "engine-2", isFact: true, isPlaced: true },
-          { target: "engine-3", isFact: true, isPlaced: false },
+          { target: "engine-1", isReported: false, isPredicted: true },
+          { target: "engine-2", isReported: true, isPredicted: true },
+          { target: "engine-3", isReported: true, isPredicted: false },
         ],
       },
     ],

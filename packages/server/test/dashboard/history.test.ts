@@ -45,7 +45,7 @@ test("a point each second has what happened since the one before, and nothing wh
     ...{ requestsPerS: [8, 0], refusedPerS: [2, 0], failedPerS: [1, 0], cutPerS: [1, 0] },
     ...{ promptTokensPerS: [800, 0], cachedTokensPerS: [200, 0], outputTokensPerS: [8, 0] },
     ...{ waiting: [3, 0], eventLagMs: [12, null] },
-    ...{ keptPerS: [0, 0], missedPerS: [0, 0], tpotP50Ms: [null, null], tpotP99Ms: [null, null] },
+    ...{ metPerS: [0, 0], missedPerS: [0, 0], tpotP50Ms: [null, null], tpotP99Ms: [null, null] },
     goodput: [],
   });
   for (const [[first, second], exact] of [
@@ -58,15 +58,15 @@ test("a point each second has what happened since the one before, and nothing wh
   expect([nowMs - atMs[1]!, atMs[1]! - atMs[0]!]).toEqual([0, historyStepMs]);
 });
 
-test("requests that kept their objectives and that missed them are of the second too, and the time per token", () => {
+test("requests that met their objectives and that missed them are of the second too, and the time per token", () => {
   const { time, history, finish } = start();
   const of = { model: "m", className: "chat", objectives: defaultObjectives, tpotMs: 20 };
-  for (const result of ["kept", "kept", "tpot_missed"] as const) finish(100, "answered", { ...of, result });
+  for (const result of ["met", "met", "tpot_missed"] as const) finish(100, "answered", { ...of, result });
   finish(Number.NaN, "failed", { ...of, result: "failed", tpotMs: Number.NaN });
   time.advance(historyStepMs);
-  const { keptPerS, missedPerS, tpotP50Ms, goodput } = history.report(0);
-  expect(goodput).toEqual([{ model: "m", class: "chat", kept: 2, missed: 2, ttftMs: 2_000, tpotMs: 50 }]);
-  expect([keptPerS, missedPerS]).toEqual([[2], [2]]);
+  const { metPerS, missedPerS, tpotP50Ms, goodput } = history.report(0);
+  expect(goodput).toEqual([{ model: "m", class: "chat", met: 2, missed: 2, ttftMs: 2_000, tpotMs: 50 }]);
+  expect([metPerS, missedPerS]).toEqual([[2], [2]]);
   expect(Math.abs(tpotP50Ms[0]! / 20 - 1)).toBeLessThan(0.026);
 });
 

@@ -34,7 +34,7 @@ async function scaler() {
   const time = createVirtualTime();
   const server = createScalerServer({
     ...{ host: "127.0.0.1", port: 0, tls: undefined, scheduler: time.scheduler },
-    wanted({ model }) {
+    desired({ model }) {
       if (!model) throw new EspalierError("invalid_value", "no model");
       return engines.get(model) ?? 0;
     },

@@ -46,7 +46,7 @@ async function start() {
     time.advance(1_000);
   };
   const logged = (level: string) => logger.lines.filter((line) => line.level === level).map(({ fields }) => fields);
-  const gauges = () => ["version", "settings"].map((what) => meter.value("espalier_mesh_unequal_routers", what));
+  const gauges = () => ["version", "settings"].map((what) => meter.value("espalier_mesh_mismatched_routers", what));
   return { time, watch, posted, states, hear, join, logged, gauges, listeners };
 }
 

@@ -54,7 +54,7 @@ test("a router by itself waits for nobody, tells its address, and describes itse
   expect(parts.address).toMatch(/^127\.0\.0\.1:\d+$/);
   expect(parts.describe()).toMatchObject({
     ...{ backend: "peers", cluster: "default", events: "owner", router: "alone", members: [], targets: [] },
-    ...{ feeds: { owned: 0, backup: 0, unread: 0 }, facts: { targets: 0, blocks: 0, digest: "0000000000000000" } },
+    ...{ feeds: { owned: 0, backup: 0, unowned: 0 }, facts: { targets: 0, blocks: 0, digest: "0000000000000000" } },
   });
 });
 
@@ -184,7 +184,7 @@ describe("the description", () => {
 
   test("tells of roles, of facts, and of every target", () => {
     const { feeds, facts, targets, waitingFor } = described([0, 1]);
-    expect([feeds, waitingFor]).toEqual([{ owned: 1, backup: 1, unread: 1 }, ["peers"]]);
+    expect([feeds, waitingFor]).toEqual([{ owned: 1, backup: 1, unowned: 1 }, ["peers"]]);
     expect(facts).toMatchObject({ targets: 2, blocks: 4, settled: 2 });
     expect(targets).toMatchObject([
       { target: "engine-0", owner: "r1", quality: "complete", epoch: "0.5", sequence: 0, isComplete: true, blocks: 2 },

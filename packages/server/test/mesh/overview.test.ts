@@ -12,9 +12,9 @@ afterEach(() => {
 
 const self: Partial<MeshDescription> = {
   ...{ router: "r1" as never, epoch: 5, address: "a:1" },
-  feeds: { owned: 2, backup: 1, unread: 0 },
+  feeds: { owned: 2, backup: 1, unowned: 0 },
   lost: [{ router: "r7", address: "c:3", sinceMs: 1 }],
-  refused: [{ address: "d:4", by: "us", reason: "bad-secret" as never, detail: "", count: 1, firstMs: 1, lastMs: 1 }],
+  refused: [{ address: "d:4", by: "self", reason: "bad-secret" as never, detail: "", count: 1, firstMs: 1, lastMs: 1 }],
 };
 
 const member = { router: "r2", state: "alive", isLinked: true, isDraining: false, address: "b:2", lagMs: 3 };
@@ -22,7 +22,7 @@ const member = { router: "r2", state: "alive", isLinked: true, isDraining: false
 const noTraffic = {
   ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
   ...{ promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
-  ...{ firstBytes: 0, firstByteS: 0, kept: 0, missed: 0, streams: 0, tpotS: 0 },
+  ...{ firstBytes: 0, firstByteS: 0, met: 0, missed: 0, streams: 0, tpotS: 0 },
 };
 
 /** An overview of a scripted fleet, and what a reader of its document sees. */

@@ -357,7 +357,7 @@ describe("engines that go and come", () => {
     await rig.apply(specOf("many", { ranks: maxKnownTargets - 1 }), specOf("last", { ranks: 2 }));
     expect(rig.described).toEqual(["last tcp://last:5557", "last#1 undefined"]);
     expect(rig.feeds.describe()[1]).toMatchObject({
-      ...{ state: "off", reason: "left-out", unusable: "limit of 4096 tracked targets reached" },
+      ...{ state: "off", reason: "over-limit", unusable: "limit of 4096 tracked targets reached" },
     });
     expect(rig.feeds.feedQualityOf(asTargetIndex(maxKnownTargets))).toBe("none");
   });

@@ -42,7 +42,7 @@ export type FeedReason =
   | "no-endpoint"
   | "endpoint-unusable"
   /** off: as many targets are followed as may be. */
-  | "left-out"
+  | "over-limit"
   | "not-started"
   | "stopped";
 

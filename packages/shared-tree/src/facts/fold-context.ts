@@ -76,7 +76,7 @@ export function createFoldMeters(meter: Meter) {
     /** A gap was closed for lack of capacity, before it was filled or checkpointed. */
     gapGivenUp: counterOf(
       meter,
-      "espalier_fold_gaps_given_up_total",
+      "espalier_fold_gaps_abandoned_total",
       "Gaps in targets' facts that were closed for lack of capacity.",
     ),
   };

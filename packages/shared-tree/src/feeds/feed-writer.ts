@@ -297,7 +297,7 @@ export function createFeedReaderMeters(meter: Meter) {
   return {
     takenOver: counterBy<Exclude<TakeoverPlan["how"], "wait">>(
       meter,
-      "how",
+      "method",
       "espalier_feed_takeovers_total",
       "Feeds that this router began to journal: from the journals' end, or with a whole state.",
     ),

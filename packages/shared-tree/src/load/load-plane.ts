@@ -200,7 +200,7 @@ function createLoadMeters(meter: Meter) {
   return {
     sent: counterBy<Occasion>(
       meter,
-      "occasion",
+      "trigger",
       "espalier_load_frames_sent_total",
       "Load frames from this router, by trigger.",
     ),

@@ -12,7 +12,7 @@ export interface LoadOrigin {
   readonly epoch: number;
   readonly ageMs: number;
   /** Until its gauges leave the sums; 0 when they have. */
-  readonly leaseLeftMs: number;
+  readonly leaseRemainingMs: number;
   /** Targets where it has load. */
   readonly targets: number;
   readonly inFlight: number;
@@ -150,8 +150,8 @@ export class PeerGauges {
       .filter(({ isGone }) => !isGone)
       .map((known) => {
         const ageMs = nowMs - known.heardMs;
-        const leaseLeftMs = known.isExpired ? 0 : Math.max(0, limits.leaseMs - ageMs);
-        return { ...known.origin, ageMs, leaseLeftMs, targets: known.targets, inFlight: known.inFlight };
+        const leaseRemainingMs = known.isExpired ? 0 : Math.max(0, limits.leaseMs - ageMs);
+        return { ...known.origin, ageMs, leaseRemainingMs, targets: known.targets, inFlight: known.inFlight };
       })
       .sort((one, other) => (originKey(one) < originKey(other) ? -1 : 1));
   }

@@ -98,7 +98,7 @@ export class NotePlane {
     this.#limits = limits;
     this.#meters = meters;
     this.exchange = new LeasedPlane<NoteFrame>(options, {
-      name: "note",
+      name: "shared_estimate",
       frames: "frames of shared estimates",
       read: readNoteFrame,
       take: (frame) => this.#take(frame),
@@ -239,10 +239,10 @@ function createNoteMeters(meter: Meter) {
     refused: counterBy(
       meter,
       "kind",
-      "espalier_note_posts_refused_total",
+      "espalier_shared_estimates_dropped_total",
       "Shared estimates of this router dropped at the limit of their kind.",
     ),
-    held: gaugeOf(meter, "espalier_notes", "Shared estimates of other routers in memory."),
+    held: gaugeOf(meter, "espalier_shared_estimates", "Shared estimates of other routers in memory."),
   };
 }
 

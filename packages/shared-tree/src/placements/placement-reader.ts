@@ -196,7 +196,7 @@ export function createPlacementMeters(meter: Meter) {
     },
     runBytes: gaugeOf(
       meter,
-      "espalier_placements_run_bytes",
+      "espalier_placements_chain_bytes",
       "Bytes of block chains kept for references in later placements.",
     ),
   };

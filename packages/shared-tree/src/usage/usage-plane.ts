@@ -133,7 +133,7 @@ function createUsageMeters(meter: Meter) {
     ),
     unadvertised: gaugeOf(
       meter,
-      "espalier_usage_untold_tenants",
+      "espalier_usage_unreported_tenants",
       "Tenants below the reporting threshold, by class and pool.",
     ),
   };

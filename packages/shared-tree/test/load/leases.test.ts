@@ -22,7 +22,7 @@ test("heartbeats keep a lease; without them it ends, and what was in flight is t
   expect(b.plane.shared.expiredInFlight).toBe(3);
   expect(b.meter.value("espalier_load_phantom_requests")).toBe(3);
   expect(b.meter.value("espalier_load_leases_expired_total")).toBe(1);
-  expect(b.plane.describe()).toMatchObject([{ router: "a", leaseLeftMs: 0, inFlight: 3 }]);
+  expect(b.plane.describe()).toMatchObject([{ router: "a", leaseRemainingMs: 0, inFlight: 3 }]);
   expect(b.plane.exchange.relayFrames()).toEqual([]);
 });
 
@@ -84,7 +84,7 @@ test("a relay cannot renew the dead: what it repeats is as old as when it heard 
   time.advance(1_400);
   for (const { frame } of b!.plane.exchange.relayFrames()) c!.plane.exchange.receive(frame);
   expect(sumsOf(c!, "e/0")).toEqual(gaugeOf(3));
-  expect(c!.plane.describe()).toMatchObject([{ ageMs: 1_400, leaseLeftMs: 100 }]);
+  expect(c!.plane.describe()).toMatchObject([{ ageMs: 1_400, leaseRemainingMs: 100 }]);
   time.advance(200);
   for (const { frame } of b!.plane.exchange.relayFrames()) c!.plane.exchange.receive(frame);
   c!.plane.checkLeases();

@@ -53,10 +53,11 @@ test("a note reaches the others as it was posted, once", () => {
   expect(b.plane.exchange.receive(a.frames[0]!)).toEqual({ origin: { router: "a", epoch: 1 }, isNews: true });
   expect(isNews(b, a.frames[0]!)).toBe(false);
   expect(b.heard.map(textOf)).toEqual(["one"]);
-  expect([b.meter.value("espalier_notes"), b.meter.value("espalier_note_frames_received_total", "news")]).toEqual([
-    1, 1,
-  ]);
-  expect(b.meter.value("espalier_note_frames_received_total", "stale")).toBe(1);
+  expect([
+    b.meter.value("espalier_shared_estimates"),
+    b.meter.value("espalier_shared_estimate_frames_received_total", "news"),
+  ]).toEqual([1, 1]);
+  expect(b.meter.value("espalier_shared_estimate_frames_received_total", "stale")).toBe(1);
 });
 
 test("a later note takes the place of an earlier one, in whatever order they come", () => {
@@ -179,7 +180,7 @@ describe("ages", () => {
     b.plane.start();
     time.advance(refreshMs);
     expect(remembered(b)).toEqual([]);
-    expect(b.meter.value("espalier_notes")).toBe(0);
+    expect(b.meter.value("espalier_shared_estimates")).toBe(0);
     b.plane.stop();
   });
 });
@@ -203,7 +204,7 @@ describe("bounds", () => {
     const keys = ["k/x", "k/y", "k/z", "k/x"];
     expect(keys.map((key) => a.plane.post(key, bytesOf("1")))).toEqual([true, true, false, true]);
     expect(a.plane.exchange.fullFrames()).toHaveLength(1);
-    expect(a.meter.value("espalier_note_posts_refused_total", "k")).toBe(1);
+    expect(a.meter.value("espalier_shared_estimates_dropped_total", "k")).toBe(1);
     expect(a.plane.refused()).toEqual([{ kind: "k", count: 1 }]);
   });
 
@@ -213,7 +214,7 @@ describe("bounds", () => {
     const [a, b] = [routerOf("a"), routerOf("b")];
     for (let at = 0; at < defaultNoteLimits.maxNotes; at++) a.plane.post(`times/${at}`, new Uint8Array(1_000));
     expect(a.plane.post("times/more", bytesOf("1"))).toBe(false);
-    const others = ["overflow", "release", "demand", "rents", "admin", "question", "answer", "roles/m"];
+    const others = ["overflow", "release", "demand", "credits", "admin", "question", "answer", "roles/m"];
     expect(others.map((key) => a.plane.post(key, bytesOf(key)))).toEqual(others.map(() => true));
     receiveAll(b, a.frames.splice(0));
     expect(others.filter((key) => !b.heard.some((note) => note.key === key))).toEqual([]);
@@ -237,7 +238,7 @@ describe("bounds", () => {
     }
     const b = routerOf("b", { maxNotes: 2 });
     receiveAll(b, a.frames.toReversed());
-    expect(b.meter.value("espalier_note_frames_received_total", "refused")).toBe(1);
+    expect(b.meter.value("espalier_shared_estimate_frames_received_total", "refused")).toBe(1);
     a.plane.post("k/x", bytesOf("2"));
     receiveAll(b, a.frames);
     expect(remembered(b)).toEqual(["a k/x 2", "a k/z 1"]);
@@ -321,7 +322,7 @@ describe("bounds", () => {
   test("a frame that cannot be read is counted", () => {
     const a = routerOf("a");
     expect(() => a.plane.exchange.receive(Uint8Array.of(1, 2))).toThrow();
-    expect(a.meter.value("espalier_note_frames_received_total", "invalid")).toBe(1);
+    expect(a.meter.value("espalier_shared_estimate_frames_received_total", "invalid")).toBe(1);
   });
 });
 

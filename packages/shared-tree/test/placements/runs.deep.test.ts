@@ -134,13 +134,13 @@ test("the runs of all journals together are bounded, and the largest journal pay
   const first = chainOf(random, 100);
   place(large, first);
   for (let index = 0; index < 2_000; index++) place(large, chainOf(random, 100));
-  expect(b.meter.value("espalier_placements_run_bytes")).toBeLessThanOrEqual(1_000_000);
+  expect(b.meter.value("espalier_placements_chain_bytes")).toBeLessThanOrEqual(1_000_000);
   place(small, chainOf(random, 1, kept));
   expect(b.meter.value("espalier_placements_received_total", "unresolved")).toBe(0);
   place(large, chainOf(random, 1, first));
   expect(b.meter.value("espalier_placements_received_total", "unresolved")).toBe(1);
   for (const router of [large, small]) b.log.journalDropped(router.origin);
-  expect(b.meter.value("espalier_placements_run_bytes")).toBe(0);
+  expect(b.meter.value("espalier_placements_chain_bytes")).toBe(0);
 });
 
 test("one journal more than are followed makes the oldest be forgotten", () => {

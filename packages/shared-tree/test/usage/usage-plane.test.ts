@@ -217,7 +217,7 @@ describe("bounds", () => {
     expect(tokensElsewhere(to, "t4")).toBeGreaterThan(350);
     expect(to.pool.elsewhere("default", "small")?.waits).toBe(true);
     expect(from.plane.exchange.fullFrames()[0]!.length).toBeLessThan(3 * 14 + 32);
-    expect(from.meter.value("espalier_usage_untold_tenants")).toBe(2);
+    expect(from.meter.value("espalier_usage_unreported_tenants")).toBe(2);
   });
 
   test("with one tenant too many the one that was served longest ago is forgotten", () => {

@@ -77,5 +77,5 @@ function drawByScore(
     weights += weight;
     if (random.float() * weights < weight) index = at;
   }
-  return { index, target: candidates.target[index]!, reason: "best_score", rentMs: 0 };
+  return { index, target: candidates.target[index]!, reason: "best_score", creditMs: 0 };
 }

@@ -14,10 +14,10 @@ import {
   createPeerTraffic,
   createRetryBudget,
   createRetryMeters,
-  createSharedRents,
+  createSharedCredits,
   createSplitMetrics,
   createTargetSelector,
-  dryRunRents,
+  dryRunCredits,
   dryRunSessions,
   dryRunTraffic,
   type EngineOrder,
@@ -26,7 +26,7 @@ import {
   Retries,
   type RetryBudget,
   type SelectablePool,
-  type SharedRents,
+  type SharedCredits,
   type TargetSelector,
 } from "@espalier/routing";
 import type { NoteChannel } from "@espalier/shared-tree";
@@ -78,7 +78,7 @@ export class SimRouter implements SimFront {
   readonly coldPrompts: ColdPromptParts | undefined;
   readonly #exchanges = new Set<SimExchange>();
   readonly #learning: FleetLearning;
-  readonly #rents: SharedRents;
+  readonly #credits: SharedCredits;
   readonly #retryBudget: RetryBudget;
   #ends: readonly Cancel[] = [];
 
@@ -89,19 +89,19 @@ export class SimRouter implements SimFront {
     this.targets = options.targets;
     const { scheduler } = options;
     this.#learning = createFleetLearning({ channel: view.notes, clock, scheduler, meter: silentMeter });
-    this.#rents = createSharedRents({ channel: view.notes, clock, scheduler, meter: silentMeter });
+    this.#credits = createSharedCredits({ channel: view.notes, clock, scheduler, meter: silentMeter });
     this.pool = { policy: options.policy, work: this.#learning.workOf(simulatedModel) };
     this.readsPrefixes = options.policy.readsPrefixes;
     this.canPull = options.targets.some(({ engine }) => engine.kvPull !== undefined);
     const traffic = createPeerTraffic(clock, view.sharedLoad, (target) => view.isOwn(target));
     const { knowledge, sharedLoad, sessions } = view;
     const parts = { random, knowledge, shared: sharedLoad, trust: createLendTrust(clock, silentMeter) };
-    this.selector = createTargetSelector({ ...parts, traffic, sessions, rents: this.#rents });
+    this.selector = createTargetSelector({ ...parts, traffic, sessions, credits: this.#credits });
     const dryRunSelector = createTargetSelector({
       ...parts,
       traffic: dryRunTraffic(traffic),
       sessions: dryRunSessions(sessions),
-      rents: dryRunRents(this.#rents),
+      credits: dryRunCredits(this.#credits),
     });
     const selectors = { selector: this.selector, dryRunSelector };
     this.split = settings && createSimPlanner({ ...selectors, settings, clock, notes: view.notes });
@@ -118,7 +118,7 @@ export class SimRouter implements SimFront {
     const { clock, scheduler, scrapeMs } = this.options;
     await this.view.start();
     await this.#learning.start();
-    await this.#rents.start();
+    await this.#credits.start();
     const scrape = (): void => {
       for (const target of this.targets) {
         const { model, delayMs, networkMs, load } = target;
@@ -144,7 +144,7 @@ export class SimRouter implements SimFront {
 
   async stop(): Promise<void> {
     for (const end of this.#ends) end();
-    await this.#rents.stop();
+    await this.#credits.stop();
     await this.#learning.stop();
     await this.view.stop();
   }

@@ -110,7 +110,7 @@ export interface KneeLoad {
   /** Mean TTFT of the requests sent in the first and in the second half; NaN when none had a first token. */
   readonly earlierTtftS: number;
   readonly laterTtftS: number;
-  /** Share of all requests that kept their objectives, as in a run's row. */
+  /** Share of all requests that met their objectives, as in a run's row. */
   readonly goodput: number;
 }
 

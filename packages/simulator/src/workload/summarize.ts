@@ -70,7 +70,7 @@ interface LatencyFigures {
   readonly e2e_p90_s?: number;
   readonly e2e_p95_s?: number;
   readonly e2e_p99_s?: number;
-  /** Share of all requests, failed ones included, whose answers kept the objectives. */
+  /** Share of all requests, failed ones included, whose answers met the objectives. */
   readonly goodput_share?: number;
 }
 
@@ -161,12 +161,12 @@ interface Measure {
   readonly objectives: Objectives;
 }
 
-/** Share of all requests, failed ones included, whose answers kept the objectives; NaN of none. */
+/** Share of all requests, failed ones included, whose answers met the objectives; NaN of none. */
 export function goodputShare(results: readonly RequestResult[], { speed, objectives }: Measure): number {
   const inRealMs = { ttftMs: objectives.ttftMs / speed, tpotMs: objectives.tpotMs / speed };
   const kept = results.filter((result) => {
     const times = { ttftMs: result.firstTokenMs - result.startMs, tpotMs: timePerOutputTokenMs(result) };
-    return result.error === undefined && compareWith(inRealMs, times) === "kept";
+    return result.error === undefined && compareWith(inRealMs, times) === "met";
   });
   return ratio(kept.length, results.length);
 }

@@ -22,8 +22,8 @@ export function createEnginePublisher(
         if (!known.has(problem)) logger.warn("invalid annotation or label of an engine ignored", { problem });
       }
       known = problems;
-      const { specs, leftOut } = listEngines(found, family);
-      if (leftOut > 0) report.fail("engines", `more than ${maxEnginesPerSource} engines; the rest is ignored`);
+      const { specs, ignored } = listEngines(found, family);
+      if (ignored > 0) report.fail("engines", `more than ${maxEnginesPerSource} engines; the rest is ignored`);
       else report.clear("engines");
       if (isSame(specs, shown)) return;
       shown = specs;
@@ -58,7 +58,7 @@ export interface FoundEngines {
 interface EngineList {
   /** Sorted by id. */
   readonly specs: readonly EngineSpec[];
-  readonly leftOut: number;
+  readonly ignored: number;
 }
 
 /**
@@ -72,7 +72,7 @@ function listEngines(found: readonly FoundEngines[], family: AddressFamily): Eng
   for (const { spec, family: own } of all) if (own === wanted && !specs.has(spec.id)) specs.set(spec.id, spec);
   const sorted = [...specs.values()].sort((left, right) => (left.id < right.id ? -1 : 1));
   const kept = sorted.slice(0, maxEnginesPerSource);
-  return { specs: kept, leftOut: sorted.length - kept.length };
+  return { specs: kept, ignored: sorted.length - kept.length };
 }
 
 /** Which family to use among addresses of both. */

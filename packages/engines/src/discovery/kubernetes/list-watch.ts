@@ -190,7 +190,7 @@ class Reflector<T> implements ListWatch {
   /** @returns whether a new list is needed */
   #accept({ kind }: WatchEvent): boolean {
     this.#accepted();
-    return kind === "deleted" && (this.#cache.leftOut > 0 || this.#options.mustExist);
+    return kind === "deleted" && (this.#cache.ignored > 0 || this.#options.mustExist);
   }
 
   #accepted(): void {
@@ -201,7 +201,7 @@ class Reflector<T> implements ListWatch {
   #publish(): void {
     const { mustExist, maxObjects, onValues } = this.#options;
     if (this.#isStopped) return;
-    if (this.#cache.leftOut > 0) this.#fail("count", `more than ${maxObjects}; the rest is ignored`);
+    if (this.#cache.ignored > 0) this.#fail("count", `more than ${maxObjects}; the rest is ignored`);
     else this.#clear("count");
     if (this.#cache.takeChanged() || !this.#hasListed) {
       const values = this.#cache.values();
@@ -329,13 +329,13 @@ type ObjectCache<T> = ReturnType<typeof createObjectCache<T>>;
 
 function createObjectCache<T>({ maxObjects, read }: ObjectCacheOptions<T>) {
   const kept = new Map<string, { readonly value: T; readonly text: string }>();
-  let leftOut = 0;
+  let ignored = 0;
   let hasChanged = false;
 
   const set = (object: KubernetesObject): void => {
     const known = kept.get(object.name);
     if (!known && kept.size >= maxObjects) {
-      leftOut += 1;
+      ignored += 1;
       return;
     }
     const value = read(object);
@@ -354,12 +354,12 @@ function createObjectCache<T>({ maxObjects, read }: ObjectCacheOptions<T>) {
       const listed = [...objects];
       const names = new Set(listed.map(({ name }) => name));
       for (const name of kept.keys()) if (!names.has(name)) remove(name);
-      leftOut = 0;
+      ignored = 0;
       for (const object of listed) set(object);
     },
     /** Objects left out because there are too many. Only a new list can add them. */
-    get leftOut(): number {
-      return leftOut;
+    get ignored(): number {
+      return ignored;
     },
     /** The values, sorted by the objects' names. */
     values: (): readonly T[] =>

@@ -20,7 +20,7 @@ const classes = list(
     }),
     share: number({
       description:
-        "Share of the computed tokens that the class gets at least, with `between: strict`; its weight with `between: deficit`. The shares of all classes add up to at most 1.",
+        "Share of the computed tokens that the class gets at least, with `class-scheduling: strict`; its weight with `class-scheduling: deficit`. The shares of all classes add up to at most 1.",
       default: 0,
       minimum: 0,
       maximum: 1,
@@ -89,7 +89,7 @@ export const admission = section("Queueing in the router while every engine of a
     maxLength: 64,
     default: "default",
   }),
-  between: choice(["strict", "deficit"], {
+  "class-scheduling": choice(["strict", "deficit"], {
     description:
       "Which class goes next: `strict` takes the highest one, but gives each class its `share`; `deficit` takes classes in proportion to their shares.",
     default: "strict",

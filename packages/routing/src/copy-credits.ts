@@ -17,35 +17,35 @@ import type { Note, NoteChannel } from "@espalier/shared-tree";
  * Rents: what prompts with a common prefix have overpaid to go where it is cached, in milliseconds, by an unsigned
  * 32-bit key of the prefix. Rents decay about as fast as full caches evict what is not used.
  */
-export interface CopyRents {
+export interface CopyCredits {
   /** The sum over all routers for a key, never negative. */
   paidMs(key: number): number;
   /**
    * Records that a prompt was sent.
    *
-   * @param rentMs what it overpaid, or minus the price if it makes a copy
+   * @param creditMs what it overpaid, or minus the price if it makes a copy
    */
-  add(key: number, rentMs: number, target: TargetIndex): void;
+  add(key: number, creditMs: number, target: TargetIndex): void;
 }
 
 /** One router's part of a sum. It may be negative: a router may spend what peers have paid. */
-interface RentPart {
+interface CreditPart {
   readonly key: number;
   readonly paidMs: number;
 }
 
 /** Rent of this age counts by a third. */
-export const rentMemoryMs = 20_000;
+export const creditMemoryMs = 20_000;
 /** Keys for which a router keeps its part; beyond it, the key whose prompt came first is forgotten. */
-export const maxRentKeys = 4_096;
+export const maxCreditKeys = 4_096;
 /** Keys in one note: those with the largest amounts paid or spent. */
-export const maxReportedRents = 32;
+export const maxReportedCredits = 32;
 /** Routers whose parts are kept; beyond it, the one received first is forgotten. */
-export const maxRentReporters = 256;
+export const maxCreditReporters = 256;
 /** Bound of one router's part, whatever it reports. */
-export const maxRentMs = 600_000;
+export const maxCreditMs = 600_000;
 /** Smaller amounts count as nothing. */
-const leastRentMs = 1;
+const minCreditMs = 1;
 /** The base moves once this many memory spans have passed since it. */
 const maxMemories = 30;
 
@@ -66,10 +66,10 @@ interface ReceivedSum {
  * The sums over all routers: each publishes its parts and adds those of its peers. All parts are converted to one time,
  * the base, so that they can be added up; all decay at the same rate.
  */
-export class RentLedger implements CopyRents {
+export class CreditLedger implements CopyCredits {
   readonly #nowMs: () => number;
   readonly #own = new Map<number, OwnPart>();
-  readonly #received = new Map<string, readonly RentPart[]>();
+  readonly #received = new Map<string, readonly CreditPart[]>();
   /** Sums of `#received`, as of the base. */
   readonly #others = new Map<number, ReceivedSum>();
   #baseMs: number;
@@ -87,13 +87,13 @@ export class RentLedger implements CopyRents {
     return paid > 0 ? paid / this.#growth() : 0;
   }
 
-  add(key: number, rentMs: number, target: TargetIndex): void {
+  add(key: number, creditMs: number, target: TargetIndex): void {
     this.#moveBase();
     this.version++;
     const growth = this.#growth();
     const own = this.#own.get(key);
-    if (rentMs >= 0) {
-      const paid = Math.min((own?.paid ?? 0) + rentMs * growth, maxRentMs * growth);
+    if (creditMs >= 0) {
+      const paid = Math.min((own?.paid ?? 0) + creditMs * growth, maxCreditMs * growth);
       if (own) {
         own.paid = paid;
         own.target = target;
@@ -101,26 +101,26 @@ export class RentLedger implements CopyRents {
       return;
     }
     const relieved = own?.target;
-    this.#spend(key, -rentMs * growth, target);
+    this.#spend(key, -creditMs * growth, target);
     if (relieved === undefined) return;
     // A copy takes load off an engine, so all prompts that go there pay less.
     for (const [other, { target: where }] of this.#own) {
-      if (other !== key && where === relieved) this.#spend(other, -rentMs * growth, where);
+      if (other !== key && where === relieved) this.#spend(other, -creditMs * growth, where);
     }
   }
 
   /** The largest of this router's parts, unordered. One pass, because it runs many times a second. */
-  parts(): readonly RentPart[] {
+  parts(): readonly CreditPart[] {
     const growth = this.#growth();
-    const largest: RentPart[] = [];
-    let least = leastRentMs;
+    const largest: CreditPart[] = [];
+    let least = minCreditMs;
     let leastAt = 0;
     for (const [key, { paid }] of this.#own) {
       const paidMs = paid / growth;
       if (Math.abs(paidMs) < least) continue;
-      if (largest.length < maxReportedRents) largest.push({ key, paidMs });
+      if (largest.length < maxReportedCredits) largest.push({ key, paidMs });
       else largest[leastAt] = { key, paidMs };
-      if (largest.length < maxReportedRents) continue;
+      if (largest.length < maxReportedCredits) continue;
       leastAt = smallestOf(largest);
       least = Math.abs(largest[leastAt]!.paidMs);
     }
@@ -128,15 +128,15 @@ export class RentLedger implements CopyRents {
   }
 
   /** Replaces the parts of a router. @param ageMs time since it wrote them */
-  tell(router: string, parts: readonly RentPart[], ageMs: number): void {
+  tell(router: string, parts: readonly CreditPart[], ageMs: number): void {
     this.#moveBase();
     this.#forget(router);
-    if (this.#received.size >= maxRentReporters)
+    if (this.#received.size >= maxCreditReporters)
       for (const first of this.#received.keys()) if (this.#forget(first)) break;
-    const growth = this.#growth() * Math.exp(-Math.max(0, ageMs) / rentMemoryMs);
-    const bounded = parts.slice(0, maxReportedRents).map(({ key, paidMs }) => ({
+    const growth = this.#growth() * Math.exp(-Math.max(0, ageMs) / creditMemoryMs);
+    const bounded = parts.slice(0, maxReportedCredits).map(({ key, paidMs }) => ({
       key,
-      paidMs: Math.min(maxRentMs, Math.max(-maxRentMs, paidMs)) * growth,
+      paidMs: Math.min(maxCreditMs, Math.max(-maxCreditMs, paidMs)) * growth,
     }));
     this.#received.set(router, bounded);
     for (const { key, paidMs } of bounded) {
@@ -168,23 +168,23 @@ export class RentLedger implements CopyRents {
   }
 
   #remember(key: number, part: OwnPart): void {
-    if (this.#own.size >= maxRentKeys) for (const first of this.#own.keys()) if (this.#own.delete(first)) break;
+    if (this.#own.size >= maxCreditKeys) for (const first of this.#own.keys()) if (this.#own.delete(first)) break;
     this.#own.set(key, part);
   }
 
   /** The weight of a present part relative to one at the base. */
   #growth(): number {
-    return Math.exp((this.#nowMs() - this.#baseMs) / rentMemoryMs);
+    return Math.exp((this.#nowMs() - this.#baseMs) / creditMemoryMs);
   }
 
   /** Moves the base before the weight of present parts grows too large to compute with. */
   #moveBase(): void {
-    if (this.#nowMs() - this.#baseMs < maxMemories * rentMemoryMs) return;
+    if (this.#nowMs() - this.#baseMs < maxMemories * creditMemoryMs) return;
     const growth = this.#growth();
     this.#baseMs = this.#nowMs();
     for (const [key, own] of this.#own) {
       own.paid /= growth;
-      if (Math.abs(own.paid) < leastRentMs) this.#own.delete(key);
+      if (Math.abs(own.paid) < minCreditMs) this.#own.delete(key);
     }
     for (const [router, parts] of this.#received) {
       this.#received.set(
@@ -196,7 +196,7 @@ export class RentLedger implements CopyRents {
   }
 }
 
-function smallestOf(parts: readonly RentPart[]): number {
+function smallestOf(parts: readonly CreditPart[]): number {
   let smallest = 0;
   for (let at = 1; at < parts.length; at++) {
     if (Math.abs(parts[at]!.paidMs) < Math.abs(parts[smallest]!.paidMs)) smallest = at;
@@ -204,7 +204,7 @@ function smallestOf(parts: readonly RentPart[]): number {
   return smallest;
 }
 
-interface SharedRentsOptions {
+interface SharedCreditsOptions {
   /** Channel between routers; undefined if there is none. */
   readonly channel: NoteChannel | undefined;
   readonly clock: Clock;
@@ -212,19 +212,19 @@ interface SharedRentsOptions {
   readonly meter: Meter;
 }
 
-/** The rents of all routers. */
-export interface SharedRents extends CopyRents, Startable {}
+/** The credits of all routers. */
+export interface SharedCredits extends CopyCredits, Startable {}
 
-/** Interval at which rents are published together. A copy is published at once, or peers would repeat it. */
-export const publishRentsMs = 25;
+/** Interval at which credits are published together. A copy is published at once, or peers would repeat it. */
+export const publishCreditsMs = 25;
 /** Key of the note. */
-const noteKey = "rents";
+const noteKey = "credits";
 
 /** Publishes and receives nothing before `start`, and nothing without a note channel. */
-export function createSharedRents({ channel, clock, scheduler, meter }: SharedRentsOptions): SharedRents {
-  const ledger = new RentLedger(() => clock.nowMs());
+export function createSharedCredits({ channel, clock, scheduler, meter }: SharedCreditsOptions): SharedCredits {
+  const ledger = new CreditLedger(() => clock.nowMs());
   const received = meter.counter(
-    "espalier_copy_rents_received_total",
+    "espalier_copy_credits_received_total",
     "Copy credit reports of other routers, by outcome.",
     ["outcome"],
   );
@@ -238,12 +238,12 @@ export function createSharedRents({ channel, clock, scheduler, meter }: SharedRe
     cancelPublish = undefined;
     if (!channel || ledger.version === publishedVersion) return;
     publishedVersion = ledger.version;
-    channel.post(noteKey, writeRentNote(ledger.parts()));
+    channel.post(noteKey, writeCreditNote(ledger.parts()));
   };
   const receive = ({ key, bytes, ageMs, origin }: Note): void => {
     if (key !== noteKey) return;
     try {
-      ledger.tell(origin.router, readRentNote(bytes), ageMs);
+      ledger.tell(origin.router, readCreditNote(bytes), ageMs);
       outcomes.taken.add();
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
@@ -252,11 +252,11 @@ export function createSharedRents({ channel, clock, scheduler, meter }: SharedRe
   };
   return {
     paidMs: (key) => ledger.paidMs(key),
-    add(key: number, rentMs: number, target: TargetIndex) {
-      ledger.add(key, rentMs, target);
+    add(key: number, creditMs: number, target: TargetIndex) {
+      ledger.add(key, creditMs, target);
       if (!channel || !isStarted) return;
-      if (rentMs < 0) publish();
-      else cancelPublish ??= scheduler.after(publishRentsMs, publish);
+      if (creditMs < 0) publish();
+      else cancelPublish ??= scheduler.after(publishCreditsMs, publish);
     },
     async start() {
       isStarted = true;
@@ -271,19 +271,19 @@ export function createSharedRents({ channel, clock, scheduler, meter }: SharedRe
   };
 }
 
-/** Reads rents, and adds none. */
-export function dryRunRents(rents: CopyRents): CopyRents {
-  return { paidMs: (key) => rents.paidMs(key), add() {} };
+/** Reads credits, and adds none. */
+export function dryRunCredits(credits: CopyCredits): CopyCredits {
+  return { paidMs: (key) => credits.paidMs(key), add() {} };
 }
 
 /** Parts by key, which is four bytes; whole milliseconds. */
-const rentNote = versioned(1, list(struct({ key: u32, paidMs: signedVarint(maxRentMs) }), maxReportedRents));
+const creditNote = versioned(1, list(struct({ key: u32, paidMs: signedVarint(maxCreditMs) }), maxReportedCredits));
 
-export const rentNoteLayout = rentNote.layout;
+export const creditNoteLayout = creditNote.layout;
 
-export function writeRentNote(parts: readonly RentPart[]): Uint8Array {
-  return rentNote.encode(parts.map(({ key, paidMs }) => ({ key, paidMs: Math.round(paidMs) })));
+export function writeCreditNote(parts: readonly CreditPart[]): Uint8Array {
+  return creditNote.encode(parts.map(({ key, paidMs }) => ({ key, paidMs: Math.round(paidMs) })));
 }
 
 /** @throws RangeError for bytes that are not such a note */
-export const readRentNote: (bytes: Uint8Array) => readonly RentPart[] = rentNote.decode;
+export const readCreditNote: (bytes: Uint8Array) => readonly CreditPart[] = creditNote.decode;

@@ -2,30 +2,30 @@ import { asTargetIndex } from "@espalier/core";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import {
-  maxRentKeys,
-  maxRentMs,
-  maxRentReporters,
-  maxReportedRents,
-  RentLedger,
-  rentMemoryMs,
-} from "../../src/copy-rents.ts";
+  CreditLedger,
+  creditMemoryMs,
+  maxCreditKeys,
+  maxCreditMs,
+  maxCreditReporters,
+  maxReportedCredits,
+} from "../../src/copy-credits.ts";
 
 const a = asTargetIndex(0);
 const b = asTargetIndex(1);
 
 function ledgerAt(start = 0) {
   const clock = { nowMs: start };
-  return { clock, ledger: new RentLedger(() => clock.nowMs) };
+  return { clock, ledger: new CreditLedger(() => clock.nowMs) };
 }
 
-test("a worked example: rents add up and fade, and a copy spends them", () => {
+test("a worked example: credits add up and fade, and a copy spends them", () => {
   const { clock, ledger } = ledgerAt();
   expect(ledger.paidMs(7)).toBe(0);
   ledger.add(7, 100, a);
   ledger.add(7, 200, a);
   expect(ledger.paidMs(7)).toBeCloseTo(300, 9);
   expect(ledger.paidMs(8)).toBe(0);
-  clock.nowMs += rentMemoryMs;
+  clock.nowMs += creditMemoryMs;
   expect(ledger.paidMs(7)).toBeCloseTo(300 / Math.E, 9);
   ledger.add(7, -100, b);
   expect(ledger.paidMs(7)).toBeCloseTo(300 / Math.E - 100, 9);
@@ -52,7 +52,7 @@ test("what others tell is added; what they tell next takes its place, and fades 
   ledger.tell("b", [{ key: 1, paidMs: 50 }], 0);
   ledger.tell("c", [{ key: 1, paidMs: -30 }], 0);
   expect(ledger.paidMs(1)).toBeCloseTo(120, 9);
-  ledger.tell("b", [{ key: 2, paidMs: 10 }], rentMemoryMs);
+  ledger.tell("b", [{ key: 2, paidMs: 10 }], creditMemoryMs);
   expect(ledger.paidMs(1)).toBeCloseTo(70, 9);
   expect(ledger.paidMs(2)).toBeCloseTo(10 / Math.E, 9);
   ledger.tell("c", [], 0);
@@ -77,23 +77,23 @@ test("a router spends what others have paid, and they hear of it", () => {
 });
 
 /** What the routers do, as one that knows everything at once would keep it. */
-class NaiveRents {
+class NaiveCredits {
   readonly paid = new Map<number, number>();
   readonly #where = new Map<string, number>();
 
   pass(ms: number): void {
-    for (const [key, paid] of this.paid) this.paid.set(key, paid * Math.exp(-ms / rentMemoryMs));
+    for (const [key, paid] of this.paid) this.paid.set(key, paid * Math.exp(-ms / creditMemoryMs));
   }
 
-  add(router: number, key: number, rentMs: number, target: number): void {
+  add(router: number, key: number, creditMs: number, target: number): void {
     const paid = this.paid.get(key) ?? 0;
     const relieved = this.#where.get(`${router} ${key}`);
-    if (rentMs >= 0) {
-      this.paid.set(key, paid + rentMs);
+    if (creditMs >= 0) {
+      this.paid.set(key, paid + creditMs);
       this.#where.set(`${router} ${key}`, target);
       return;
     }
-    this.paid.set(key, Math.max(0, paid + rentMs));
+    this.paid.set(key, Math.max(0, paid + creditMs));
     if (relieved === undefined) {
       if (paid > 0) this.#where.set(`${router} ${key}`, target);
       return;
@@ -101,7 +101,7 @@ class NaiveRents {
     for (const [name, where] of this.#where) {
       const [who, other] = name.split(" ").map(Number);
       if (who !== router || other === key || where !== relieved) continue;
-      this.paid.set(other!, Math.max(0, (this.paid.get(other!) ?? 0) + rentMs));
+      this.paid.set(other!, Math.max(0, (this.paid.get(other!) ?? 0) + creditMs));
     }
   }
 }
@@ -110,20 +110,20 @@ test("routers that hear each other have the same sums as one that knows everythi
   const step = fc.record({
     router: fc.nat(2),
     key: fc.nat(4),
-    rentMs: fc.oneof(fc.integer({ min: 1, max: 2_000 }), fc.integer({ min: -2_000, max: -1 })),
+    creditMs: fc.oneof(fc.integer({ min: 1, max: 2_000 }), fc.integer({ min: -2_000, max: -1 })),
     target: fc.nat(2),
     passMs: fc.nat(30_000),
   });
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
       const clock = { nowMs: 0 };
-      const ledgers = [0, 1, 2].map(() => new RentLedger(() => clock.nowMs));
-      const naive = new NaiveRents();
-      for (const { router, key, rentMs, target, passMs } of steps) {
+      const ledgers = [0, 1, 2].map(() => new CreditLedger(() => clock.nowMs));
+      const naive = new NaiveCredits();
+      for (const { router, key, creditMs, target, passMs } of steps) {
         clock.nowMs += passMs;
         naive.pass(passMs);
-        ledgers[router]!.add(key, rentMs, asTargetIndex(target));
-        naive.add(router, key, rentMs, target);
+        ledgers[router]!.add(key, creditMs, asTargetIndex(target));
+        naive.add(router, key, creditMs, target);
         for (const [other, ledger] of ledgers.entries()) {
           if (other !== router) ledger.tell(`router-${router}`, ledgers[router]!.parts(), 0);
         }
@@ -140,41 +140,41 @@ test("routers that hear each other have the same sums as one that knows everythi
 
 test("of one key too many the first is forgotten, and the others go on", () => {
   const { ledger } = ledgerAt();
-  for (let key = 0; key <= maxRentKeys; key++) ledger.add(key, 10, a);
+  for (let key = 0; key <= maxCreditKeys; key++) ledger.add(key, 10, a);
   expect(ledger.paidMs(0)).toBe(0);
   expect(ledger.paidMs(1)).toBe(10);
-  ledger.add(maxRentKeys, 10, a);
-  expect(ledger.paidMs(maxRentKeys)).toBe(20);
+  ledger.add(maxCreditKeys, 10, a);
+  expect(ledger.paidMs(maxCreditKeys)).toBe(20);
 });
 
 test("others are told of the largest parts, not of more than the bound, and of no trifles", () => {
   const { ledger } = ledgerAt();
   // Neither in order nor against it.
-  for (let count = 0; count <= maxReportedRents; count++) {
-    const key = (5 * count + 3) % (maxReportedRents + 1);
+  for (let count = 0; count <= maxReportedCredits; count++) {
+    const key = (5 * count + 3) % (maxReportedCredits + 1);
     ledger.add(key, 10 + key, a);
   }
   ledger.add(1_000, 0.5, a);
   const reported = ledger.parts().map(({ key }) => key);
   expect(reported.toSorted((one, other) => one - other)).toEqual(
-    Array.from({ length: maxReportedRents }, (_, at) => at + 1),
+    Array.from({ length: maxReportedCredits }, (_, at) => at + 1),
   );
   const hearing = ledgerAt().ledger;
   hearing.tell("b", [...ledger.parts(), { key: 5_000, paidMs: 9 }], 0);
   expect(hearing.paidMs(5_000)).toBe(0);
-  expect(hearing.paidMs(maxReportedRents)).toBeCloseTo(10 + maxReportedRents, 9);
+  expect(hearing.paidMs(maxReportedCredits)).toBeCloseTo(10 + maxReportedCredits, 9);
 });
 
 test("of one router too many the first that told is forgotten, and nobody's part is more than the bound", () => {
   const { ledger } = ledgerAt();
-  for (let router = 0; router <= maxRentReporters; router++) ledger.tell(`r${router}`, [{ key: 1, paidMs: 1 }], 0);
-  expect(ledger.paidMs(1)).toBeCloseTo(maxRentReporters, 6);
+  for (let router = 0; router <= maxCreditReporters; router++) ledger.tell(`r${router}`, [{ key: 1, paidMs: 1 }], 0);
+  expect(ledger.paidMs(1)).toBeCloseTo(maxCreditReporters, 6);
   ledger.tell("r5", [{ key: 1, paidMs: 11 }], 0);
-  expect(ledger.paidMs(1)).toBeCloseTo(maxRentReporters + 10, 6);
-  ledger.tell("r5", [{ key: 2, paidMs: 10 * maxRentMs }], 0);
-  expect(ledger.paidMs(2)).toBeCloseTo(maxRentMs, 6);
-  ledger.add(4, 2 * maxRentMs, a);
-  expect(ledger.paidMs(4)).toBeCloseTo(maxRentMs, 6);
-  for (let count = 0; count < 3; count++) ledger.add(3, maxRentMs, a);
-  expect(ledger.paidMs(3)).toBeCloseTo(maxRentMs, 6);
+  expect(ledger.paidMs(1)).toBeCloseTo(maxCreditReporters + 10, 6);
+  ledger.tell("r5", [{ key: 2, paidMs: 10 * maxCreditMs }], 0);
+  expect(ledger.paidMs(2)).toBeCloseTo(maxCreditMs, 6);
+  ledger.add(4, 2 * maxCreditMs, a);
+  expect(ledger.paidMs(4)).toBeCloseTo(maxCreditMs, 6);
+  for (let count = 0; count < 3; count++) ledger.add(3, maxCreditMs, a);
+  expect(ledger.paidMs(3)).toBeCloseTo(maxCreditMs, 6);
 });

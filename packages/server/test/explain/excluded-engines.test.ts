@@ -1,6 +1,6 @@
 import type { Target } from "@espalier/engines";
 import { expect, test } from "vitest";
-import { whyLeftOut } from "../../src/admin/explained-candidates.ts";
+import { whyExcluded } from "../../src/admin/explained-candidates.ts";
 
 interface EngineChanges {
   readonly state?: string;
@@ -23,7 +23,7 @@ const targetOf = (key: string, changes: EngineChanges = {}): Target => {
 };
 
 const reasons = (changes: EngineChanges, onlyEngine?: string, assignedRole?: "prefill" | "decode") =>
-  whyLeftOut([targetOf("a", changes)], () => false, {
+  whyExcluded([targetOf("a", changes)], () => false, {
     onlyEngine,
     admission: new Map(),
     assignedRoleOf: () => assignedRole,
@@ -31,7 +31,7 @@ const reasons = (changes: EngineChanges, onlyEngine?: string, assignedRole?: "pr
 
 test("candidates are not listed, the others in their order", () => {
   const [a, b, c] = ["a", "b", "c"].map((key) => targetOf(key, { draining: true }));
-  const listed = whyLeftOut([a!, b!, c!], (target) => target === b, {
+  const listed = whyExcluded([a!, b!, c!], (target) => target === b, {
     onlyEngine: undefined,
     admission: new Map(),
     assignedRoleOf: () => undefined,

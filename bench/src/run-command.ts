@@ -10,6 +10,7 @@ import { peersSuite } from "./suites/peers.ts";
 import { prefixIndexSuite } from "./suites/prefix-index.ts";
 import { proxySuite } from "./suites/proxy.ts";
 import { replicationSuite } from "./suites/replication.ts";
+import { routersSuite } from "./suites/routers.ts";
 import { scoringSuite } from "./suites/scoring.ts";
 import { soakSuite } from "./suites/soak.ts";
 import { tokenizerSuite } from "./suites/tokenizer.ts";
@@ -39,6 +40,7 @@ const suites: readonly Suite[] = [
   joinSuite,
   twoTurnSuite,
   traceHttpSuite,
+  routersSuite,
   soakSuite,
   failuresSuite,
   limitsSuite,

@@ -55,6 +55,7 @@ beforeEach(() => {
   cpuSeconds = 0;
   routersFail = false;
   members = 0;
+  vi.mocked(startLocalEngines).mockReset();
   vi.mocked(startLocalEngines).mockImplementation(async () =>
     child("engines", { engines: engineUrls.map((url) => ({ id: url, url })) }),
   );
@@ -97,6 +98,15 @@ test("routers get every engine, the policy, and free ports", async () => {
     expect(started?.optionsOf(index)).toMatchObject({ engineUrls, policy: "cache_aware", port: 0, adminPort: 0 });
     expect(argumentsOf(index).join(" ")).not.toContain("mesh");
   }
+});
+
+test("engines that run already are not started, and outlive the fleet", async () => {
+  const fleet = await startMeshFleet(options({ engines: engineUrls }), ports);
+  expect(fleet.engineUrls).toEqual(engineUrls);
+  expect(startLocalEngines).not.toHaveBeenCalled();
+  expect(started?.optionsOf(1)).toMatchObject({ engineUrls });
+  await fleet.stop();
+  expect([...stopped].sort()).toEqual(["router-0", "router-1"]);
 });
 
 test("a mesh is that of the local fleets", async () => {

@@ -15,7 +15,8 @@ import { untilKnown } from "./until-known.ts";
 export type FleetSharing = "mesh" | "redis" | "none";
 
 export interface MeshFleetOptions {
-  readonly engines: LocalEnginesOptions;
+  /** Simulated engines to start, or the URLs of engines that run already. */
+  readonly engines: LocalEnginesOptions | readonly string[];
   readonly routers: number;
   readonly sharing: FleetSharing;
   /** Required for sharing by `redis`. */
@@ -25,10 +26,12 @@ export interface MeshFleetOptions {
   readonly isPicker?: boolean;
 }
 
-/** Simulated engines and routers in front of them, each router a process. */
+/** Engines and routers in front of them, each router a process. */
 export interface MeshFleet {
   readonly engineUrls: readonly string[];
   readonly routers: readonly RouterListening[];
+  /** The process of each router, in the same order. */
+  readonly pids: readonly number[];
   /** Kills the router with this index (SIGKILL), and resolves when it is gone. */
   kill(router: number): Promise<void>;
   /** CPU time of all routers so far. */
@@ -49,9 +52,7 @@ export async function startMeshFleet(options: MeshFleetOptions, ports: WaitPorts
     await Promise.all(children.splice(0).map((child) => child.stop()));
   };
   try {
-    const engines = await startLocalEngines(options.engines);
-    children.push(engines);
-    const engineUrls = engines.listening.engines.map(({ url }) => url);
+    const engineUrls = await startEngines(options.engines, children);
     const processes: Child<unknown>[] = [];
     const routers = await startRouters(
       {
@@ -64,12 +65,13 @@ export async function startMeshFleet(options: MeshFleetOptions, ports: WaitPorts
     ).finally(() => children.unshift(...processes));
     const known = {
       members: sharing === "none" ? 0 : count - 1,
-      feeds: options.engines.kvEvents ? engineUrls.length : 0,
+      feeds: "kvEvents" in options.engines && options.engines.kvEvents ? engineUrls.length : 0,
     };
     for (const { adminUrl } of routers) await untilKnown(adminUrl, known, ports);
     return {
       engineUrls,
       routers,
+      pids: processes.map(({ process }) => process.pid ?? 0),
       async kill(router) {
         const child = processes[router];
         child?.process.kill("SIGKILL");
@@ -85,6 +87,16 @@ export async function startMeshFleet(options: MeshFleetOptions, ports: WaitPorts
     await stop();
     throw thrown;
   }
+}
+
+async function startEngines(
+  engines: MeshFleetOptions["engines"],
+  children: Child<unknown>[],
+): Promise<readonly string[]> {
+  if (!("count" in engines)) return engines;
+  const started = await startLocalEngines(engines);
+  children.push(started);
+  return started.listening.engines.map(({ url }) => url);
 }
 
 function routerOptions(

@@ -58,6 +58,7 @@ test.each(["http://127.0.0.1:1", "nonsense"])(
 test.each([
   ["nobody listens", "upstream_connect_failed", /espalier serve/, () => "http://127.0.0.1:1"],
   ["the key is missing", "invalid_api_key", /--key or ESPALIER_ADMIN_KEY/, refusing],
+  ["it has no such engine", "engine_not_found", /`espalier engines`/, without],
   ["another program listens", "upstream_protocol_error", /a router's admin listener/, other],
 ])("the advice is about the router where %s", async (_, code, action, start) => {
   await expect(askAdmin({ admin: await start() }, "/admin/status")).rejects.toMatchObject({
@@ -78,6 +79,10 @@ test("a router that is slow is said to be slow itself, not its engines", async (
 
 async function refusing(): Promise<string> {
   return (await temporaryAdmin({ error: { message: "No.", code: "invalid_api_key" } }, 401)).admin;
+}
+
+async function without(): Promise<string> {
+  return (await temporaryAdmin({ error: { message: "No.", code: "engine_not_found" } }, 404)).admin;
 }
 
 async function other(): Promise<string> {

@@ -75,6 +75,11 @@ test("a router's place among the others: itself, its feeds, its facts, its journ
   ]);
 });
 
+test("one of a kind is no plural", () => {
+  const facts = { ...mesh.facts, blocks: 1, targets: 1 };
+  expect(describeMesh({ ...mesh, facts }).split("\n")[2]).toMatch(/^facts {5}1 block of 1 target, /);
+});
+
 test("estimates that it could not share are counted by kind", () => {
   const lines = describeMesh({ ...mesh, droppedEstimates: [{ kind: "times", count: 3 }] }).split("\n");
   expect(lines[4]).toBe("estimates too many of kind times: 3 dropped");

@@ -50,15 +50,19 @@ test("one that is not: every reason, and exit code 1, also as JSON", async () =>
 test("what became of the last reload, where it matters", async () => {
   const shown = async (lastReload: object) => {
     const { admin } = await temporaryAdmin({ ...status, lastReload });
-    return (await runCommand(registerStatus, "status", "--admin", admin)).stdout.split("\n").slice(9).join("\n");
+    return (await runCommand(registerStatus, "status", "--admin", admin)).stdout.split("\n");
   };
-  expect(await shown({ applied: ["policy.name"], needsRestart: [] })).toBe("");
-  expect(await shown({ applied: [], needsRestart: ["listen.port", "mesh.port"] })).toBe(
-    "config    needs a restart: listen.port, mesh.port\n",
+  const lines = await shown({ applied: ["policy.name"], needsRestart: [] });
+  expect(lines.filter((line) => line.startsWith("config"))).toEqual([]);
+  expect((await shown({ applied: [], needsRestart: ["listen.port", "mesh.port"] })).at(-2)).toBe(
+    "config    needs a restart: listen.port, mesh.port",
   );
-  expect(await shown({ applied: [], needsRestart: [], error: { code: "config_invalid", message: "no" } })).toBe(
-    "config    last reload failed, previous configuration in use: no\n",
-  );
+  // Once only the last of 20 lines said it, which `status | head` cut off: a router that is ready looked well.
+  const failed = { trigger: "file", atMs: Date.UTC(2026, 10, 29, 19, 41, 7), applied: [], needsRestart: [] };
+  expect((await shown({ ...failed, error: { code: "config_invalid", message: "no" } })).slice(0, 2)).toEqual([
+    "ready",
+    "config    last reload (changed file, 2026-11-29T19:41:07Z) failed, previous configuration in use: no",
+  ]);
 });
 
 const target = (inFlight: number, signals: object = {}) => ({

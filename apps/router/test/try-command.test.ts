@@ -151,12 +151,13 @@ test.each([
 });
 
 test.each([
-  [401, "invalid_api_key", /pass --api-key/],
-  [404, "model_not_found", /pass --model/],
-  [503, "no_engine_available", /none is up/],
+  // Advice once followed the router's sentence as its continuation: "no API key.; pass --api-key".
+  [401, "invalid_api_key", /answered: .*None is up\. Pass --api-key\.$/],
+  [404, "model_not_found", /answered: .*None is up\. Pass --model\.$/],
+  [503, "no_engine_available", /answered: .*None is up\.$/],
 ])("an answer of %s is an error of its code, with the next step", async (status, code, says) => {
   const router = await temporaryServer(({ response }) =>
-    response.writeHead(status).end(JSON.stringify({ error: { code, message: "none is up" } })),
+    response.writeHead(status).end(JSON.stringify({ error: { code, message: "None is up." } })),
   );
   const { error } = await runCommand(registerTry, "try", "--url", router, "--model", "m");
   expect(error).toMatchObject({ code, message: expect.stringMatching(says) });

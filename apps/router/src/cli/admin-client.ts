@@ -101,6 +101,7 @@ const actions: Partial<Readonly<Record<ErrorCode, string>>> = {
   upstream_connect_failed: "Run `espalier serve`, or `espalier doctor` to find the problem.",
   upstream_timeout: "It is stopped or overloaded: check its log and retry.",
   upstream_protocol_error: "Check that the address is a router's admin listener.",
+  engine_not_found: "List the engines with `espalier engines`.",
   invalid_api_key: "Pass the router's admin key with --key or ESPALIER_ADMIN_KEY.",
 };
 

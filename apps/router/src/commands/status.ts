@@ -52,8 +52,11 @@ const labelColumns = 10;
 function describe(status: RouterStatus): string {
   const state = status.ready ? "ready" : `not ready: ${status.reasons.join("; ")}`;
   const { asleepEngines: asleep } = status;
+  const { lastReload } = status;
   const lines = [
     state,
+    // What runs is not what the file says: this comes before everything that it may explain.
+    ...(lastReload?.error ? [failedReload(lastReload)] : []),
     `version   ${status.version ?? "unknown"}, settings ${status.settings}`,
     `engines   ${status.usableEngines} of ${status.engines} usable${asleep > 0 ? `, ${asleep} asleep` : ""}`,
     `models    ${status.models.join(", ") || "none"}`,
@@ -61,12 +64,17 @@ function describe(status: RouterStatus): string {
     `requests  ${outcomesOf(status.totals)}`,
     ...goodputLines(status.goodput),
   ];
-  const { error, needsRestart } = status.lastReload ?? {};
-  if (error) lines.push(`config    last reload failed, previous configuration in use: ${error.message}`);
-  if (needsRestart?.length) lines.push(`config    needs a restart: ${needsRestart.join(", ")}`);
+  if (lastReload?.needsRestart.length) lines.push(`config    needs a restart: ${lastReload.needsRestart.join(", ")}`);
   for (const member of status.mesh?.members ?? []) lines.push(...warningsOf(member, status));
   const text = wrapText(lines.join("\n"), labelColumns);
   return status.mesh === null ? text : [text, "", describeMesh(status.mesh)].join("\n");
+}
+
+const triggers = { file: "changed file", signal: "signal", admin: "espalier reload" } as const;
+
+function failedReload({ atMs, trigger, error }: NonNullable<RouterStatus["lastReload"]>): string {
+  const when = `last reload (${triggers[trigger]}, ${timeText(atMs)})`;
+  return `config    ${when} failed, previous configuration in use: ${error?.message}`;
 }
 
 function outcomesOf({ answered, refused, failed, cut, cancelled }: RouterStatus["totals"]): string {
@@ -144,21 +152,23 @@ export function describeMesh(mesh: MeshStatus): string {
   const lines = [
     `mesh      ${router}, epoch ${epoch}, by ${backend}${address === null ? "" : ` at ${address}`}${region ? `, in ${region}` : ""}`,
     `feeds     ${feeds.owned} read here, ${feeds.backup} followed as backup, ${feeds.unowned} unowned`,
-    `facts     ${facts.blocks} blocks of ${facts.targets} targets, ${facts.settled} settled, digest ${facts.digest}`,
+    `facts     ${count(facts.blocks, "block")} of ${count(facts.targets, "target")}, ${facts.settled} settled, digest ${facts.digest}`,
     `journals  ${journals.count}, ${journals.bytes} B`,
     ...lost.map(
       (one) => `lost      ${one.router}${one.address ? ` at ${one.address}` : ""}, since ${timeText(one.sinceMs)}`,
     ),
     ...refused.map(
-      ({ address: at, by, reason, detail, count, lastMs }) =>
-        `refused   ${by === "self" ? at : `by ${at}`}: ${reason} (${detail}), ${count} times, last at ${timeText(lastMs)}`,
+      ({ address: at, by, reason, detail, count: times, lastMs }) =>
+        `refused   ${by === "self" ? at : `by ${at}`}: ${reason} (${detail}), ${count(times, "time")}, last at ${timeText(lastMs)}`,
     ),
-    ...mesh.droppedEstimates.map(({ kind, count }) => `estimates too many of kind ${kind}: ${count} dropped`),
-    ...mesh.droppedEntries.map(({ kind, count }) => `registry  too many of kind ${kind}: ${count} dropped`),
+    ...mesh.droppedEstimates.map((one) => `estimates too many of kind ${one.kind}: ${one.count} dropped`),
+    ...mesh.droppedEntries.map((one) => `registry  too many of kind ${one.kind}: ${one.count} dropped`),
   ];
   const text = wrapText(lines.join("\n"), labelColumns);
   return `${text}\n\n${members.length === 0 ? "no other router" : layOutTable(members, columnsOf(members))}`;
 }
+
+const count = (value: number, noun: string): string => `${value} ${noun}${value === 1 ? "" : "s"}`;
 
 /** In UTC, to the second: the routers' clocks count, not that of the reader. */
 const timeText = (wallMs: number): string => `${new Date(wallMs).toISOString().slice(0, 19)}Z`;

@@ -209,8 +209,8 @@ function failure({ error, errorCode, status }: Answer, url: string): Error {
       `No router answers at ${url} (${error}); set --url to another address.`,
     );
   }
-  const advice = status === 401 ? "; pass --api-key" : status === 404 ? "; pass --model" : "";
-  const message = `The router at ${url} answered: ${error}${advice}`;
+  const advice = status === 401 ? "Pass --api-key." : status === 404 ? "Pass --model." : "";
+  const message = `The router at ${url} answered: ${[error, advice].filter(Boolean).join(" ")}`;
   return errorCode !== undefined && Object.hasOwn(errorCatalogue, errorCode)
     ? new EspalierError(errorCode as ErrorCode, message)
     : new Error(message);

@@ -45,7 +45,7 @@ export interface RequestCarrier<Target extends PairTarget> extends PairCarrier<T
 
 export interface LifecycleParts<Target extends PairTarget> {
   readonly clock: Clock;
-  readonly knowledge: Pick<PrefixKnowledge, "place">;
+  readonly knowledge: Pick<PrefixKnowledge, "place" | "reported">;
   readonly request: PairedRequest<Target>;
   readonly retries: Retries;
   readonly carrier: RequestCarrier<Target>;

@@ -19,6 +19,7 @@ const noKnowledge: Knowledge = {
   },
   forget() {},
   forgetPlacements() {},
+  reported() {},
   renew() {},
 };
 

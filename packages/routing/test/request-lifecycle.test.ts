@@ -23,7 +23,8 @@ function rig(count = 2, waits = false) {
   const time = createVirtualTime();
   const targets = Array.from({ length: count }, (_, at) => scriptedTarget(at, "abcdef"[at]!));
   const placements: string[] = [];
-  const knowledge: Pick<PrefixKnowledge, "place" | "match" | "describe"> = {
+  const knowledge: Pick<PrefixKnowledge, "place" | "reported" | "match" | "describe"> = {
+    reported() {},
     match() {},
     describe() {},
     place({ key }) {

@@ -72,6 +72,7 @@ function knowledgeOf(known: Readonly<Record<string, Partial<Record<CandidateColu
     },
     forget() {},
     forgetPlacements() {},
+    reported() {},
     renew() {},
   };
 }

@@ -59,7 +59,7 @@ export interface PairCarrier<Target extends PairTarget> {
 
 export interface PairRunParts<Target extends PairTarget> {
   readonly clock: Clock;
-  readonly knowledge: Pick<PrefixKnowledge, "place">;
+  readonly knowledge: Pick<PrefixKnowledge, "place" | "reported">;
   readonly planner: PairPlanner<Target>;
   readonly request: PairedRequest<Target>;
   readonly retries: Pick<Retries, "isDangerous">;

@@ -10,7 +10,9 @@ export interface CacheMeters {
    * is.
    */
   sent(promptTokens: number, chosenTokens: number, bestTokens: number): void;
-  /** An engine reported its cached tokens of a prompt. */
+  /** An engine reported its cached tokens of a prompt, under any policy. */
+  reported(tokens: number): void;
+  /** The same of a prompt that the policy matched. */
   compared(predictedTokens: number, reportedTokens: number): void;
   /** A prompt was sent to an engine that should fetch this many of its tokens from a pool. */
   pooled(tokens: number): void;
@@ -27,8 +29,8 @@ export function createCacheMeters(meter: Meter): CacheMeters {
   );
   const compared = meter.counter(
     "espalier_cache_tokens_total",
-    "Cached prompt tokens of requests with a report of the engine: predicted, reported, and predictions " +
-      "over and under the report, summed over requests.",
+    "Cached prompt tokens: reported by engines, under every policy; of policies that match prompts also predicted, " +
+      "and predictions over and under the report, summed over requests.",
     ["kind"],
   );
   const sent = meter.counter(
@@ -65,9 +67,9 @@ export function createCacheMeters(meter: Meter): CacheMeters {
       chosen.add(chosenTokens);
       best.add(bestTokens);
     },
+    reported: (tokens) => reported.add(tokens),
     compared(predictedTokens, reportedTokens) {
       predicted.add(predictedTokens);
-      reported.add(reportedTokens);
       over.add(Math.max(0, predictedTokens - reportedTokens));
       under.add(Math.max(0, reportedTokens - predictedTokens));
     },

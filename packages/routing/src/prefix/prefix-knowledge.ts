@@ -33,6 +33,8 @@ export interface PrefixKnowledge {
    *   holds (by default those of the target)
    */
   place(target: RoutingTarget, prompt: PromptBlocks, matchedTokens: number, context?: MatchContext): Placement;
+  /** An engine reports this many cached tokens of a prompt that was not placed: its policy matches no prompts. */
+  reported(cachedTokens: number): void;
   /** Renews placements of prompts that still wait for prefill. Call more often than every five seconds. */
   renew(): void;
   /** Forgets facts and placements of a target that was restarted or has left. */
@@ -125,6 +127,7 @@ export function createPrefixKnowledge(options: KnowledgeOptions): PrefixKnowledg
       options.meters.sent(prompt.tokens, matchedTokens, bestTokens);
       return new PlacedPrompt(placing, target, prompt, { matchedTokens, pooledTokens });
     },
+    reported: (cachedTokens) => options.meters.reported(cachedTokens),
     renew() {
       for (const placed of waiting) placed.renew();
     },
@@ -214,6 +217,7 @@ class PlacedPrompt implements Placement {
     const { meters, placements, waiting, placementTtlMs } = this.#options;
     waiting.delete(this);
     if (cachedTokens === undefined) return;
+    meters.reported(cachedTokens);
     meters.compared(this.#matchedTokens, cachedTokens);
     // The engine has just processed the whole prompt: what it did not hold, it has computed.
     if (!this.#isKept || !this.#isComputed || this.#hasFacts) return;

@@ -22,6 +22,7 @@ export class Dispatch<Target extends RoutingTarget> {
   readonly selection: Selection<Target>;
   /** Milliseconds that the target is expected to compute on the prompt; 0 if unknown. */
   readonly workMs: number;
+  readonly #knowledge: Pick<PrefixKnowledge, "reported">;
   readonly #ticket: LoadTicket;
   readonly #placement: Placement | undefined;
   /** Undefined if nothing can be learned from the time that the prompt takes. */
@@ -33,7 +34,7 @@ export class Dispatch<Target extends RoutingTarget> {
 
   /** Charges the target at once, so that the next decision sees it and other prompts of a burst find the placement. */
   constructor(
-    knowledge: Pick<PrefixKnowledge, "place">,
+    knowledge: Pick<PrefixKnowledge, "place" | "reported">,
     { features, prompt }: RoutedRequest,
     selection: Selection<Target>,
     { isPrefilled = false, expectedOutputTokens = features.expectedOutputTokens, yields = false }: DispatchShare = {},
@@ -41,6 +42,7 @@ export class Dispatch<Target extends RoutingTarget> {
     const { target, matchedTokens, work, activeBlocks, pull } = selection;
     const uncachedTokens = isPrefilled ? 0 : features.promptTokens - matchedTokens;
     this.selection = selection;
+    this.#knowledge = knowledge;
     // First, as nothing counts this dispatch yet: what throws here would never be given back.
     this.#placement = prompt && knowledge.place(target, prompt, matchedTokens, selection);
     this.#work = uncachedTokens > 0 ? work : undefined;
@@ -107,7 +109,8 @@ export class Dispatch<Target extends RoutingTarget> {
   /** @param cachedTokens cached tokens that the engine reports; undefined if it reports none or did not answer */
   answered(cachedTokens: number | undefined): void {
     const reported = this.#isWithdrawn ? undefined : cachedTokens;
-    this.#placement?.answered(reported);
+    if (this.#placement) this.#placement.answered(reported);
+    else if (reported !== undefined) this.#knowledge.reported(reported);
     if (this.#pull && this.#pull.answered(reported) !== false) this.#work?.pulled();
   }
 }

@@ -166,6 +166,7 @@ function stubKnowledge(matched: Readonly<Record<string, number>>, placements: st
       note("place")();
       return { computed: note("computed"), withdraw: note("withdraw"), answered: note("answered") };
     },
+    reported() {},
     renew() {},
     forget() {},
     forgetPlacements() {},

@@ -240,14 +240,12 @@ function writeRunJson({
   compared,
 }: RunReport): void {
   const comparisons = compareWithPublished({ name, ...rest }, medians);
-  const bounds = rows.find((row) => row.bounds !== undefined)?.bounds;
   writeJson({
     name: "simulate",
     params: { scenario: name, ...flags },
     ...(isSynthetic ? { trace: "synthetic" } : {}),
     rows: rows.map((row, at) => ({ ...row, ...(made[at]?.phases ? { phases: made[at].phases } : {}) })),
     medians,
-    ...(bounds === undefined ? {} : { bounds }),
     ...(knees.length === 0 ? {} : { knees }),
     ...(compared.length === 0 ? {} : { what_if: compared }),
     ...(comparisons.length === 0 ? {} : { published: comparisons }),

@@ -175,29 +175,44 @@ function widthOf(column: RowColumn, jobs: readonly RunJob[]): number {
   return widest.reduce((most, width) => Math.max(most, width), column.header.length);
 }
 
-/** Upper bounds of the cached share, one line per fleet and load, computed for the requests of its first row. */
+/**
+ * Upper bounds of the cached share, each of the requests of its row: where clients wait for answers, a faster policy gets
+ * more of their requests. One line per fleet and load where all its rows have the same bounds, else one per row.
+ */
 export function boundsNotes(medians: readonly MedianRow[]): readonly string[] {
-  const seen = new Set<string>();
-  return medians.flatMap(({ variant, engines, load, users, figures }) => {
-    const infinite = figures["bounds.infinite_cache"]?.median;
-    const key = JSON.stringify([variant, engines, load, users]);
-    if (infinite === undefined || seen.has(key)) return [];
-    seen.add(key);
-    const followups = figures["bounds.infinite_cache_followup"]?.median;
-    const pooled = figures["bounds.pooled_lru"]?.median;
-    const parts = [
-      `an infinite shared cache would hold ${percent(infinite)}`,
-      ...(followups === undefined ? [] : [`(${percent(followups)} of follow-ups)`]),
-      ...(pooled === undefined ? [] : [`, one cache of the size of all ${percent(pooled)}`]),
-    ];
-    const where = [
-      ...(variant === undefined ? [] : [variant]),
-      `${engines} engines`,
-      ...(load === undefined ? [] : [`${load} of the knee`]),
-      ...(users === undefined ? [] : [`${users} users`]),
-    ];
-    return [`${where.join(", ")}: ${parts.join(" ").replace(" ,", ",")}`];
+  const notes = medians.flatMap((row) => {
+    const text = boundsText(row);
+    return text === undefined ? [] : [{ row, where: placeOf(row), text }];
   });
+  const textsOf = new Map<string, Set<string>>();
+  for (const { where, text } of notes) textsOf.set(where, (textsOf.get(where) ?? new Set()).add(text));
+  const lines = notes.map(({ row: { policy, routers, sharing }, where, text }) => {
+    const isShared = textsOf.get(where)?.size === 1;
+    return isShared ? `${where}: ${text}` : `${where}, ${policy} (routers: ${routers}, sharing: ${sharing}): ${text}`;
+  });
+  return [...new Set(lines)];
+}
+
+function placeOf({ variant, engines, load, users }: MedianRow): string {
+  return [
+    ...(variant === undefined ? [] : [variant]),
+    `${engines} engines`,
+    ...(load === undefined ? [] : [`${load} of the knee`]),
+    ...(users === undefined ? [] : [`${users} users`]),
+  ].join(", ");
+}
+
+function boundsText({ figures }: MedianRow): string | undefined {
+  const infinite = figures["bounds.infinite_cache"]?.median;
+  if (infinite === undefined) return undefined;
+  const followups = figures["bounds.infinite_cache_followup"]?.median;
+  const pooled = figures["bounds.pooled_lru"]?.median;
+  const parts = [
+    `an infinite shared cache would hold ${percent(infinite)}`,
+    ...(followups === undefined ? [] : [` (${percent(followups)} of follow-ups)`]),
+    ...(pooled === undefined ? [] : [`, one cache of the size of all ${percent(pooled)}`]),
+  ];
+  return parts.join("");
 }
 
 const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;

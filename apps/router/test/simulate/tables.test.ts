@@ -186,6 +186,15 @@ test("bounds are told once for each fleet and load", () => {
     "4 engines: an infinite shared cache would hold 50.0 %",
     "small, 8 engines, 0.5 of the knee: an infinite shared cache would hold 75.0 % (90.0 % of follow-ups), one cache of the size of all 60.0 %",
   ]);
+  // Once the bound of the first row stood for all: a policy whose clients sent more requests had more cached than it.
+  const others = medians(
+    outcomeOf(jobOf({ policy: "random" })),
+    outcomeOf(jobOf(), { bounds: { infinite_cache: 0.882 } }),
+  );
+  expect(boundsNotes(others)).toEqual([
+    "8 engines, random (routers: 2, sharing: mesh): an infinite shared cache would hold 75.0 % (90.0 % of follow-ups), one cache of the size of all 60.0 %",
+    "8 engines, least_work (routers: 2, sharing: mesh): an infinite shared cache would hold 88.2 %",
+  ]);
   const { bounds: _, ...row } = outcomeOf(jobOf()).row;
   expect(boundsNotes(medianRows([row]))).toEqual([]);
 });

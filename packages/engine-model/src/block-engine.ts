@@ -51,8 +51,19 @@ export interface BlockEngineObserver {
  */
 export type BlockEngine = LoopEngine<number, BlockRequest>;
 
-/** Kinds of runs in `BlockChanges`. `offloaded` blocks are copied to CPU memory; `discarded` blocks leave it. */
-export const blockChange = { stored: 0, removed: 1, cleared: 2, offloaded: 3, discarded: 4 } as const;
+/**
+ * Kinds of runs in `BlockChanges`. `offloaded` blocks are copied to CPU memory; `discarded` blocks leave it. `pooled` blocks
+ * are copied to a pool outside the engines; `dropped` blocks leave it.
+ */
+export const blockChange = {
+  stored: 0,
+  removed: 1,
+  cleared: 2,
+  offloaded: 3,
+  discarded: 4,
+  pooled: 5,
+  dropped: 6,
+} as const;
 
 /**
  * Net changes of an engine's reusable blocks, in order. Run `i` covers blocks `ends[i - 1]` (0 for the first run) to
@@ -183,7 +194,13 @@ const FIRST_RUNS = 16;
 
 const FIRST_WORDS = 512;
 
-function createChangeLog(): ChangeLog {
+/** @param copies the kinds of copies outside KV memory: those of CPU memory unless given */
+export function createChangeLog(
+  copies: { readonly copied: number; readonly left: number } = {
+    copied: blockChange.offloaded,
+    left: blockChange.discarded,
+  },
+): ChangeLog {
   let kinds = new Uint8Array(FIRST_RUNS);
   let ends = new Uint32Array(FIRST_RUNS);
   let words = new Uint32Array(FIRST_WORDS);
@@ -208,8 +225,8 @@ function createChangeLog(): ChangeLog {
     stored: (chain, from, to) => add(blockChange.stored, chain.hashes, 2 * from, 2 * to),
     removed: (hashes) => add(blockChange.removed, hashes, 0, hashes.length),
     cleared: () => add(blockChange.cleared, words, 0, 0),
-    offloaded: (hashes) => add(blockChange.offloaded, hashes, 0, hashes.length),
-    discarded: (hashes) => add(blockChange.discarded, hashes, 0, hashes.length),
+    offloaded: (hashes) => add(copies.copied, hashes, 0, hashes.length),
+    discarded: (hashes) => add(copies.left, hashes, 0, hashes.length),
     take() {
       if (runs === 0) return undefined;
       const taken = {

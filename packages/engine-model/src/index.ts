@@ -3,6 +3,7 @@
 export type { BlockEngine, BlockReport, BlockRequest } from "./block-engine.ts";
 export { type BlockChanges, blockChange, createBlockEngine } from "./block-engine.ts";
 export { maxEngineRequests } from "./engine-loop.ts";
+export { createKvPool, type KvPool, type KvPoolSettings } from "./kv-pool.ts";
 export type { CancelPull, KvHold, PullReceiver, RemoteSource, TokenRange } from "./kv-pull.ts";
 export { type EnginePreset, enginePresets, type PresetName, presetNames } from "./presets.ts";
 export {

@@ -5,6 +5,7 @@ import type { RequestOutcome, SimRequest, Workload } from "./clients/workload.ts
 import { createFaultPlan, type FaultPlan, isPossibleWith, runFaults } from "./faults.ts";
 import { Cells } from "./fleet/cells.ts";
 import { parametersOfEngine, type SimFleetOptions } from "./fleet/sim-fleet.ts";
+import type { SimPoolSettings } from "./fleet/sim-pool.ts";
 import { kvLinkOf } from "./fleet/sim-router.ts";
 import { type BoundsMeter, createBoundsMeter } from "./measure/cache-bounds.ts";
 import { type FleetSample, type RunOptions, type RunRecord, type SimResult, timingOf } from "./run.ts";
@@ -50,6 +51,12 @@ export function parametersOf(options: RunOptions): EngineParameters {
 function pullOf(options: RunOptions): PullLimits | undefined {
   const { pull, kvBytesPerToken } = presetOf(options);
   return pull && { ...pull, bytesPerToken: kvBytesPerToken };
+}
+
+/** The pool of the variant, if any. */
+function poolOf(options: RunOptions): SimPoolSettings | undefined {
+  const { kvPool } = variantOf(options);
+  return kvPool && { ...kvPool, bytesPerToken: presetOf(options).kvBytesPerToken };
 }
 
 /** The given options, else those that the variant sets for the policy. */
@@ -167,7 +174,9 @@ class Run {
     this.#placement = topology && placeFleet(topology, { engines, routers: routers + spareRouters }, timing);
     this.#regionOf = topology && createClientRegions(topology, seed);
     const perEngine = perEngineOf(options, topology, this.#placement);
-    this.#bounds = createBoundsMeter({ capacityBlocks: blocksOf({ parameters, perEngine }, engines) });
+    this.#bounds = createBoundsMeter({
+      capacityBlocks: blocksOf({ parameters, perEngine }, engines) + (poolOf(options)?.blocks ?? 0),
+    });
     this.#fleet = new Cells({
       ...{ cells, balancer },
       ...{
@@ -187,7 +196,7 @@ class Run {
       objectives: objectivesOf(options),
       ...(options.customPolicies && { customPolicies: options.customPolicies }),
       ...(options.without !== undefined && { without: options.without }),
-      pull: pullOf(options),
+      ...{ pull: pullOf(options), pool: poolOf(options) },
       llmdRule: variantOf(options).llmdRule,
       ...splitOf(options),
       ...engineOrderOf(options),

@@ -72,6 +72,11 @@ export const reportPlan: readonly ReportEntry[] = [
     flags: { ...full, policy: "least_work,predicted_latency", variant: "cpu-credit,gpu-credit", seeds: "1" },
     quick: { ...quickly, requests: "1000", variant: "cpu-credit" },
   },
+  {
+    scenario: "kv-pools",
+    flags: { ...full, variant: "no-pool,pool,slow-link", duration: "60s" },
+    quick: { ...quickly, variant: "no-pool,pool", duration: "30s" },
+  },
   ...["pd-mix", "pd-mix-long-in", "pd-mix-long-out"].map((scenario) => ({
     scenario,
     flags: { seeds: "1", links: "delays", variant: "dynamic-0.85,always-0.85,never-0.85", duration: "100s" },

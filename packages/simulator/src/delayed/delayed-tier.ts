@@ -12,6 +12,7 @@ import type { FeedQuality } from "@espalier/shared-tree";
 import { type LoadGauge, NotePlane, noSharedLoad, type SharedLoad, UsagePlane } from "@espalier/shared-tree";
 import { createKnowledge, type RouterView } from "../fleet/router-view.ts";
 import type { SimEngine } from "../fleet/sim-engine.ts";
+import type { SimPool } from "../fleet/sim-pool.ts";
 import type { Sharing, SimTiming } from "../run.ts";
 import { ownersOf, type Placement } from "../topology.ts";
 import { type Arrivals, arrivalsOf, dueMs, isPrivate } from "./delivery.ts";
@@ -26,6 +27,8 @@ interface DelayedTierOptions {
   readonly routers: number;
   /** By number; 4,096 at most. */
   readonly engines: readonly SimEngine[];
+  /** A pool that all engines use; none when absent. */
+  readonly pool?: SimPool | undefined;
   readonly timing: SimTiming;
   /** Regions of the engines and routers; all is equally near when absent. */
   readonly placement?: Placement | undefined;
@@ -55,12 +58,13 @@ const upkeepMs = 1_000;
  * @throws RangeError when there is no engine or router, or there are too many engines
  */
 export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
-  const { sharing, routers, engines, clock, timing, placement } = options;
+  const { sharing, routers, engines, pool, clock, timing, placement } = options;
+  const sources = pool ? [...engines, pool] : engines;
   if (!Number.isInteger(routers) || routers < 1) throw new RangeError("a tier has at least one router");
   const arrivals = arrivalsOf(sharing, routers, { timing, placement });
   const shared = arrivals.map((arrived, region) =>
     (placement?.routers.includes(region) ?? true)
-      ? new SharedKnowledge({ engines, arrivals: arrived, clock })
+      ? new SharedKnowledge({ engines: sources, arrivals: arrived, clock })
       : undefined,
   );
   const load = createLoadParts(options, arrivals);
@@ -160,7 +164,7 @@ function createLoadParts(options: DelayedTierOptions, arrivals: readonly Arrival
 }
 
 function createView(
-  { sharing, clock, scheduler }: DelayedTierOptions,
+  { sharing, clock, scheduler, pool }: DelayedTierOptions,
   store: RouterStore,
   parts: {
     readonly broadcaster: LoadBroadcaster;
@@ -171,14 +175,16 @@ function createView(
   const { broadcaster, usagePlane, notePlane, ...seen } = parts;
   const quality: FeedQuality = sharing === "none" ? "none" : "complete";
   const { index, placements } = store;
-  const knowledge = createKnowledge({ clock, index, placements, feedQualityOf: () => quality, meter: silentMeter });
+  const feedQualityOf = (): FeedQuality => quality;
+  const read = { clock, index, placements, feedQualityOf, meter: silentMeter };
+  const knowledge = createKnowledge({ ...read, ...(pool && { pools: pool.reach }) });
   let cancelUpkeep: Cancel = () => {};
   return {
     ...seen,
     notes: notePlane,
     knowledge,
     watchMemory() {
-      const watch = new MemoryWatch({ clock, index: store.facts, feedQualityOf: () => quality });
+      const watch = new MemoryWatch({ clock, index: store.facts, feedQualityOf });
       store.onPlaced((target, chain, count, isOwn) => watch.sent(target, chain, count, isOwn));
       return watch;
     },

@@ -2,13 +2,13 @@ import type { Clock } from "@espalier/core";
 import type { BlockChanges } from "@espalier/engine-model";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { TimerHeap } from "@espalier/testing";
-import { blockMoveOf, type SimEngine } from "../fleet/sim-engine.ts";
+import { blockMoveOf, type EventSource } from "../fleet/sim-engine.ts";
 import { type Arrivals, dueMs } from "./delivery.ts";
 import type { OwnPlacement, PendingPlacements } from "./pending-placements.ts";
 
 export interface SharedKnowledgeOptions {
-  /** By number. */
-  readonly engines: readonly SimEngine[];
+  /** By number; a pool follows the engines. */
+  readonly engines: readonly EventSource[];
   readonly arrivals: Arrivals;
   readonly clock: Clock;
 }

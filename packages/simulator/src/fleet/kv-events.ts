@@ -1,10 +1,10 @@
 import type { Cancel, Scheduler } from "@espalier/core";
 import { type LedgerSink, type Tier, tier } from "@espalier/prefix-index";
 import type { EventReading, FeedOutput, FeedQuality, FeedStatus } from "@espalier/shared-tree";
-import { type BlockMove, blockMoveOf, type EngineMessage, type SimEngine } from "./sim-engine.ts";
+import { type BlockMove, blockMoveOf, type EngineMessage, type EventSource } from "./sim-engine.ts";
 
 interface EventSubscriptionOptions {
-  readonly engine: SimEngine;
+  readonly engine: EventSource;
   readonly output: FeedOutput;
   /** The router that reads. */
   readonly scheduler: Scheduler;
@@ -16,7 +16,7 @@ interface EventSubscriptionOptions {
   readonly canReplay: () => boolean;
 }
 
-/** A router's subscription to the KV events of one engine. */
+/** A router's subscription to the KV events of one engine or pool. */
 export class EventSubscription implements EventReading {
   readonly #options: EventSubscriptionOptions;
   readonly #ends: Cancel[] = [];
@@ -244,7 +244,7 @@ export interface EventFaults {
 }
 
 /** Must be created before any subscription, so that it sees each message first. */
-export function createEventFaults(engines: readonly SimEngine[]): EventFaults {
+export function createEventFaults(engines: readonly EventSource[]): EventFaults {
   const states = engines.map((engine) => {
     const state = { left: 0, lost: new Set<number>(), canReplay: true };
     engine.onMessage(({ sequence }) => {

@@ -27,6 +27,7 @@ import { type LlmdRule, withLlmdRule } from "./llm-d-pulls.ts";
 import { createNodeTime, type NodeTime } from "./node-time.ts";
 import { RealView, type RouterView } from "./router-view.ts";
 import type { SimEngine } from "./sim-engine.ts";
+import type { SimPool } from "./sim-pool.ts";
 import { SimRouter, type SplitSettings } from "./sim-router.ts";
 import { createReadings, SimTarget } from "./sim-target.ts";
 
@@ -112,6 +113,7 @@ export interface RouterFactoryOptions {
   /** Disaggregation settings; one engine serves each request when undefined. */
   readonly split: SplitSettings | undefined;
   readonly engines: readonly SimEngine[];
+  readonly pool: SimPool | undefined;
   /** Roles of the engines by number; `both` for those beyond. */
   readonly roles: readonly EngineRole[];
   readonly events: EventFaults;
@@ -172,10 +174,10 @@ function wayMs({ placement }: RouterFactoryOptions, router: number, engine: numb
 }
 
 function realView(options: RouterFactoryOptions, node: RouterNode, random: Random): RealView {
-  const { engines, events, timing, network, seeds, wrapPorts, observe, placement } = options;
+  const { engines, pool, events, timing, network, seeds, wrapPorts, observe, placement } = options;
   const { clock, scheduler } = node.time;
   return new RealView({
-    ...{ engines, clock, scheduler, random, ...observe?.(node.number) },
+    ...{ engines, pool, clock, scheduler, random, ...observe?.(node.number) },
     router: node.id,
     ...(placement && {
       region: `region-${placement.routers[node.number]!}`,

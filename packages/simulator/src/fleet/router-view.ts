@@ -40,7 +40,8 @@ import {
   type SharedTier,
 } from "@espalier/shared-tree";
 import { blockTokens } from "../clients/workload.ts";
-import type { SimEngine } from "./sim-engine.ts";
+import type { EventSource, SimEngine } from "./sim-engine.ts";
+import type { SimPool } from "./sim-pool.ts";
 
 /** One router's view of caches and load, and how it shares its own decisions. */
 export interface RouterView extends Startable {
@@ -73,7 +74,7 @@ const knowledgeDefaults = { placementTtlMs: 10 * 60_000, placementTokens: 524_28
 export function createKnowledge({
   meter,
   ...own
-}: Pick<KnowledgeOptions, "clock" | "index" | "placements" | "feedQualityOf"> & {
+}: Pick<KnowledgeOptions, "clock" | "index" | "placements" | "feedQualityOf" | "pools"> & {
   readonly meter: Meter;
 }): PrefixKnowledge {
   const meters = createCacheMeters(meter);
@@ -84,14 +85,16 @@ interface RealViewOptions {
   /** The same after every restart of the router. */
   readonly router: string;
   readonly engines: readonly SimEngine[];
+  /** A pool that all engines use; none when absent. */
+  readonly pool?: SimPool | undefined;
   /** Regions of this router and of an engine; undefined when all is equally near. */
   readonly region?: string | undefined;
   readonly regionOf?: (engine: number) => string | undefined;
   readonly transport: Transport;
   /** Seed addresses. */
   readonly seeds: readonly string[];
-  /** Creates this router's subscription to an engine. */
-  readonly readEngine: (engine: SimEngine, output: FeedOutput) => EventReading;
+  /** Creates this router's subscription to an engine or the pool. */
+  readonly readEngine: (engine: EventSource, output: FeedOutput) => EventReading;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly random: Random;
@@ -120,6 +123,8 @@ export class RealView implements RouterView {
   readonly notes: NoteChannel;
   readonly #options: RealViewOptions;
   readonly #publisher: LoadPublisher;
+  /** The engines, and the pool. */
+  readonly #sources: readonly EventSource[];
   #feeds: readonly HostedFeed[] = [];
   #cancelUpkeep = (): void => {};
   #isStopped = false;
@@ -128,9 +133,10 @@ export class RealView implements RouterView {
     const { engines, transport, seeds, clock, scheduler, random, wrapPorts } = options;
     const { logger = silentLogger, meter = silentMeter, region } = options;
     this.#options = options;
-    this.index = createPrefixIndex({ maxTargets: engines.length });
-    const slots = createTargetSlots(engines.length);
-    for (const { key } of engines) slots.slotOf(key);
+    this.#sources = options.pool ? [...engines, options.pool] : engines;
+    this.index = createPrefixIndex({ maxTargets: this.#sources.length });
+    const slots = createTargetSlots(this.#sources.length);
+    for (const { key } of this.#sources) slots.slotOf(key);
     const ports = { clock, scheduler, logger, meter };
     this.tier = createSharedTier({
       ...ports,
@@ -163,6 +169,7 @@ export class RealView implements RouterView {
     this.knowledge = createKnowledge({
       ...{ clock, meter, index: this.index, placements: this.tier.placements },
       feedQualityOf: (target) => this.tier.feedQualityOf(target),
+      ...(options.pool && { pools: options.pool.reach }),
     });
     this.tier.onNewEpoch((slot) => this.knowledge.forgetPlacements(asTargetIndex(slot)));
   }
@@ -172,7 +179,7 @@ export class RealView implements RouterView {
   }
 
   get isSettled(): boolean {
-    return this.#options.engines.every(({ isUp, number }) => {
+    return this.#sources.every(({ isUp, number }) => {
       return !isUp || this.tier.feedQualityOf(asTargetIndex(number)) === "complete";
     });
   }
@@ -201,7 +208,7 @@ export class RealView implements RouterView {
   }
 
   async start(): Promise<void> {
-    const { engines, readEngine, scheduler, clock, regionOf } = this.#options;
+    const { readEngine, scheduler, clock, regionOf } = this.#options;
     this.#cancelUpkeep = scheduler.every(upkeepMs, () => {
       this.knowledge.renew();
       this.index.maintain(clock.nowMs(), upkeepSteps);
@@ -210,7 +217,7 @@ export class RealView implements RouterView {
     await this.#publisher.start();
     // The process may have ended in the meantime.
     if (this.#isStopped) return;
-    this.#feeds = engines.map((engine) =>
+    this.#feeds = this.#sources.map((engine) =>
       this.tier.host.open(
         { index: asTargetIndex(engine.number), key: engine.key, region: regionOf?.(engine.number) },
         (output) => readEngine(engine, output),

@@ -10,6 +10,7 @@ import {
   createPullSource,
   type EngineParameters,
   type EngineStats,
+  type KvPool,
   type PullLimits,
   type PullReceiver,
   type PullSource,
@@ -24,6 +25,25 @@ import { blockTokens, type SimRequest } from "../clients/workload.ts";
 /** One message of an engine's KV events. */
 export interface EngineMessage extends BatchMark {
   readonly changes: BlockChanges;
+}
+
+/** What publishes KV events: an engine, or a pool outside the engines. */
+export interface EventSource {
+  /** From 0. */
+  readonly number: number;
+  /** The id of its only target. */
+  readonly key: string;
+  readonly isUp: boolean;
+  /** Its epoch: 1 at first, one more with each restart. */
+  readonly epochs: number;
+  /** Messages of the current epoch in order of sequence number, from 0. Each epoch has its own list. */
+  readonly messages: readonly EngineMessage[];
+  /** The first message that can still be replayed. Engines keep only the latest ones. */
+  readonly firstReplayed: number;
+  /** Called when it publishes a message. The listener adds network delay itself. */
+  onMessage(listener: (message: EngineMessage) => void): Cancel;
+  /** Called when it was started or stopped. */
+  onEpoch(listener: () => void): Cancel;
 }
 
 /** Receives the answer of one request. */
@@ -45,14 +65,7 @@ export interface LegOptions extends Pick<BlockRequest, "imported" | "pinned" | "
 }
 
 /** An engine of the simulated fleet: the engine model driven by the virtual scheduler, with its KV events. */
-export interface SimEngine {
-  /** From 0. */
-  readonly number: number;
-  /** The id of its only target. */
-  readonly key: string;
-  readonly isUp: boolean;
-  /** Its epoch: 1 at first, one more with each restart. */
-  readonly epochs: number;
+export interface SimEngine extends EventSource {
   /** Capacity in KV tokens. */
   readonly kvTokens: number;
   stats(): EngineStats;
@@ -78,14 +91,6 @@ export interface SimEngine {
   readonly lends: boolean;
   /** What it has sent to others in all epochs; undefined when it serves no pulls. */
   pullStats(): PullStats | undefined;
-  /** Messages of the current epoch in order of sequence number, from 0. Each epoch has its own list. */
-  readonly messages: readonly EngineMessage[];
-  /** The first message that can still be replayed. Engines keep only the latest ones. */
-  readonly firstReplayed: number;
-  /** Called when the engine publishes a message. The listener adds network delay itself. */
-  onMessage(listener: (message: EngineMessage) => void): Cancel;
-  /** Called when the engine was started or stopped. */
-  onEpoch(listener: () => void): Cancel;
   /** Its steps take `factor` times as long, after restarts too; 1 is the initial speed. */
   slow(factor: number): void;
   kill(): void;
@@ -103,6 +108,8 @@ interface ModelledEngineOptions {
   readonly keepsMessages: boolean;
   /** How others pull from its CPU memory; they cannot when absent. */
   readonly pull?: PullLimits | undefined;
+  /** A pool that requests read from when they pull from no engine; none when absent. */
+  readonly pool?: Pick<KvPool, "sourceFor"> | undefined;
 }
 
 /** Messages that vLLM keeps for replay by default (`buffer_steps`). */
@@ -121,18 +128,15 @@ export class ModelledEngine implements SimEngine {
   readonly kvTokens: number;
   epochs = 1;
   isUp = true;
-  messages: EngineMessage[] = [];
-  #published = 0;
   readonly #options: ModelledEngineOptions;
   readonly #answers = new Map<number, AnswerObserver>();
-  readonly #messageListeners = new ListenerSet<EngineMessage>();
+  readonly #log: EventLog;
   readonly #epochListeners = new ListenerSet<void>();
   #model: BlockEngine;
   readonly #source: PullSource<BlockRequest> | undefined;
   /** Its own pulls from other engines. */
   readonly #pulls = new Set<CancelPull>();
-  #cancel: Cancel | undefined;
-  #dueMs = Number.NaN;
+  readonly #timer: ModelTimer;
   /** Whether there was a request for an adapter: in this epoch, and ever. */
   #usesAdapters = false;
   #hasUsedAdapters = false;
@@ -142,16 +146,6 @@ export class ModelledEngine implements SimEngine {
   #earlierLoads = 0;
   /** Of the epochs before. */
   #earlierBusyMs = 0;
-  readonly #advance = (): void => {
-    const dueMs = this.#dueMs;
-    this.#cancel = undefined;
-    this.#dueMs = Number.NaN;
-    // Rounding can make now plus a delay fall short of the moment.
-    const nowMs = Math.max(dueMs, this.#options.clock.nowMs());
-    this.#source?.advanceTo(nowMs);
-    this.#model.advanceTo(nowMs);
-    this.#reschedule();
-  };
 
   constructor(options: ModelledEngineOptions) {
     this.#options = options;
@@ -159,13 +153,26 @@ export class ModelledEngine implements SimEngine {
     this.key = `engine-${options.number}`;
     this.kvTokens = options.parameters.blockCount * options.parameters.blockSize;
     if (options.parameters.blockSize !== blockTokens) throw new RangeError(`blocks must have ${blockTokens} tokens`);
+    this.#log = new EventLog(options);
     this.#model = this.#createModel();
     const { pull: limits } = options;
-    this.#source = limits && createPullSource({ engine: () => this.#model, limits, changed: () => this.#reschedule() });
+    this.#timer = new ModelTimer(options, {
+      nextEventMs: () => earlier(this.#model.nextEventMs(), this.#source?.nextEventMs()),
+      advanceTo: (nowMs) => {
+        this.#source?.advanceTo(nowMs);
+        this.#model.advanceTo(nowMs);
+      },
+    });
+    const changed = (): void => this.#timer.reschedule();
+    this.#source = limits && createPullSource({ engine: () => this.#model, limits, changed });
+  }
+
+  get messages(): readonly EngineMessage[] {
+    return this.#log.messages;
   }
 
   get firstReplayed(): number {
-    return Math.max(0, this.#published - replayedMessages);
+    return this.#log.firstReplayed;
   }
 
   stats(): EngineStats {
@@ -192,12 +199,12 @@ export class ModelledEngine implements SimEngine {
     const named = adapter === undefined ? undefined : { adapter };
     if (named) this.#hasUsedAdapters = this.#usesAdapters = true;
     const { remote: from, ...own } = leg;
-    const source = from && this.#source && from !== this ? from.sourceFor(request, this.key) : undefined;
+    const asked = { id: index, promptTokens, outputTokens, chain, ...named, ...own };
+    const peer = from && this.#source && from !== this ? from.sourceFor(request, this.key) : undefined;
+    const pooled = own.imported ? undefined : this.#options.pool?.sourceFor(asked, this.key);
+    const source = peer ?? pooled;
     const remote = source && { remote: this.#tracked(source) };
-    this.#model.submit(
-      { id: index, promptTokens, outputTokens, chain, ...named, ...own, ...remote },
-      this.#options.clock.nowMs(),
-    );
+    this.#model.submit({ ...asked, ...remote }, this.#options.clock.nowMs());
     this.#answers.set(index, observer);
     this.#reschedule();
     return true;
@@ -227,7 +234,7 @@ export class ModelledEngine implements SimEngine {
   }
 
   onMessage(listener: (message: EngineMessage) => void): Cancel {
-    return this.#messageListeners.add(listener);
+    return this.#log.onMessage(listener);
   }
 
   onEpoch(listener: () => void): Cancel {
@@ -262,8 +269,7 @@ export class ModelledEngine implements SimEngine {
     if (this.isUp) return;
     this.isUp = true;
     this.epochs++;
-    this.messages = [];
-    this.#published = 0;
+    this.#log.clear();
     this.#model = this.#createModel();
     this.#epochListeners.notify();
   }
@@ -278,7 +284,7 @@ export class ModelledEngine implements SimEngine {
         progress: (id, tokens) => this.#answers.get(id)?.progress(tokens),
         finished: (report) => this.#finished(report),
         imported: (id) => this.#answers.get(id)?.imported?.(),
-        ...(hasEvents ? { blocks: (changes, timeMs) => this.#publish(epoch, changes, timeMs) } : {}),
+        ...(hasEvents ? { blocks: (changes, timeMs) => this.#log.publish(epoch, changes, timeMs) } : {}),
       },
     });
     if (this.#slowdown !== 1) model.setSlowdown(this.#slowdown, this.#options.clock.nowMs());
@@ -317,21 +323,87 @@ export class ModelledEngine implements SimEngine {
     observer?.finished(report);
   }
 
-  #publish(epoch: number, changes: BlockChanges, timeMs: number): void {
+  #reschedule(): void {
+    this.#timer.reschedule();
+  }
+}
+
+interface EventLogOptions {
+  readonly clock: Clock;
+  /** Whether messages are kept for later subscribers. */
+  readonly keepsMessages: boolean;
+}
+
+/** The messages that one source has published in its epoch. */
+export class EventLog {
+  messages: EngineMessage[] = [];
+  readonly #options: EventLogOptions;
+  readonly #listeners = new ListenerSet<EngineMessage>();
+  #published = 0;
+
+  constructor(options: EventLogOptions) {
+    this.#options = options;
+  }
+
+  get firstReplayed(): number {
+    return Math.max(0, this.#published - replayedMessages);
+  }
+
+  onMessage(listener: (message: EngineMessage) => void): Cancel {
+    return this.#listeners.add(listener);
+  }
+
+  publish(epoch: number, changes: BlockChanges, timeMs: number): void {
+    const { clock, keepsMessages } = this.#options;
     const sequence = this.#published++;
     const message: EngineMessage = {
       sequence,
-      timestampUs: Math.round(this.#options.clock.wallMs() * microseconds),
+      timestampUs: Math.round(clock.wallMs() * microseconds),
       checksum: checksumOf(epoch, sequence, timeMs, changes),
       changes,
     };
-    if (this.#options.keepsMessages) this.messages.push(message);
-    this.#messageListeners.notify(message);
+    if (keepsMessages) this.messages.push(message);
+    this.#listeners.notify(message);
   }
 
-  #reschedule(): void {
-    const { clock, scheduler } = this.#options;
-    const dueMs = earlier(this.#model.nextEventMs(), this.#source?.nextEventMs());
+  /** A new epoch begins. */
+  clear(): void {
+    this.messages = [];
+    this.#published = 0;
+  }
+}
+
+/** A model in virtual time. */
+interface TimedModel {
+  /** NaN or undefined for none. */
+  nextEventMs(): number | undefined;
+  advanceTo(timeMs: number): void;
+}
+
+/** Advances a model whenever its next event is due. */
+export class ModelTimer {
+  readonly #ports: { readonly clock: Clock; readonly scheduler: Scheduler };
+  readonly #model: TimedModel;
+  #cancel: Cancel | undefined;
+  #dueMs = Number.NaN;
+  readonly #advance = (): void => {
+    const dueMs = this.#dueMs;
+    this.#cancel = undefined;
+    this.#dueMs = Number.NaN;
+    // Rounding can make now plus a delay fall short of the moment.
+    this.#model.advanceTo(Math.max(dueMs, this.#ports.clock.nowMs()));
+    this.reschedule();
+  };
+
+  constructor(ports: { readonly clock: Clock; readonly scheduler: Scheduler }, model: TimedModel) {
+    this.#ports = ports;
+    this.#model = model;
+  }
+
+  /** Must be called when the model's next event may have changed. */
+  reschedule(): void {
+    const { clock, scheduler } = this.#ports;
+    const dueMs = this.#model.nextEventMs() ?? Number.NaN;
     if (Object.is(dueMs, this.#dueMs)) return;
     this.#cancel?.();
     this.#dueMs = dueMs;
@@ -383,4 +455,6 @@ const moves = new Map<number, BlockMove>([
   [blockChange.removed, { tier: tier.gpu, isStored: false }],
   [blockChange.offloaded, { tier: tier.cpu, isStored: true }],
   [blockChange.discarded, { tier: tier.cpu, isStored: false }],
+  [blockChange.pooled, { tier: tier.external, isStored: true }],
+  [blockChange.dropped, { tier: tier.external, isStored: false }],
 ]);

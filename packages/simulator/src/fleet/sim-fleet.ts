@@ -16,6 +16,7 @@ import { createEventFaults, type EventFaults } from "./kv-events.ts";
 import type { LlmdRule } from "./llm-d-pulls.ts";
 import { createSimRouter, type RouterFactoryOptions, RouterNode, refused } from "./router-node.ts";
 import { ModelledEngine, type SimEngine } from "./sim-engine.ts";
+import { SimPool, type SimPoolSettings } from "./sim-pool.ts";
 import type { SplitSettings } from "./sim-router.ts";
 
 /** The policy of a fleet that has no router. */
@@ -28,6 +29,8 @@ export interface SimFleetOptions {
   readonly perEngine?: readonly Partial<EngineParameters>[];
   /** How engines pull from each other's CPU memory; they cannot when absent. */
   readonly pull?: PullLimits | undefined;
+  /** A pool that all engines write to and read from; none when absent. */
+  readonly pool?: SimPoolSettings | undefined;
   readonly routers: number;
   /** Number of routers that `start` starts; the others are started later. All by default. */
   readonly startedRouters?: number;
@@ -110,24 +113,34 @@ export class SimFleet implements FleetControls {
     this.#options = options;
     this.#random = createSeededRandom(seed);
     const hasLinks = sharing === "mesh" && options.links === "real";
+    if (options.pool && placement) throw new RangeError("a KV pool has no region");
+    const pool =
+      options.pool &&
+      new SimPool({
+        ...{ ...options.pool, number: options.engines, parameters: options.parameters },
+        ...{ clock, scheduler, keepsMessages: hasLinks },
+      });
     this.engines = Array.from(
       { length: options.engines },
       (_, number) =>
         new ModelledEngine({
           ...{ number, parameters: parametersOfEngine(options, number), clock, scheduler, keepsMessages: hasLinks },
-          hasEvents: createRival !== undefined || (sharing !== "none" && policy !== clusterIp),
-          pull: options.pull,
+          hasEvents: pool !== undefined || createRival !== undefined || (sharing !== "none" && policy !== clusterIp),
+          ...{ pull: options.pull, pool },
         }),
     );
-    this.events = createEventFaults(this.engines);
+    for (const engine of pool ? this.engines : []) engine.onMessage(({ changes }) => pool!.write(changes));
+    this.events = createEventFaults(pool ? [...this.engines, pool] : this.engines);
     this.routerNodes = Array.from({ length: options.routers }, (_, number) => new RouterNode(number, this.time));
     this.network = createMemoryNetwork({ clock, scheduler, random: createSeededRandom(seed + 1) });
     this.network.setSpeed({ delayMs: timing.linkDelayMs });
     if (placement && hasLinks) this.#setDistances(placement);
-    const delayed = hasLinks ? undefined : createDelayedTier({ ...options, engines: this.engines, clock, scheduler });
+    const delayed = hasLinks
+      ? undefined
+      : createDelayedTier({ ...options, engines: this.engines, pool, clock, scheduler });
     this.#factory = {
       ...{ policy, policyOptions, objectives },
-      ...{ engines: this.engines, events: this.events, timing, placement, seed, delayed },
+      ...{ engines: this.engines, pool, events: this.events, timing, placement, seed, delayed },
       ...{ network: this.network, trueClock: clock },
       seeds: this.routerNodes.slice(0, 3).map(({ address }) => address),
       wrapPorts: options.wrapPorts,

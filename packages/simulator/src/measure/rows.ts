@@ -36,7 +36,7 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
    * none.
    */
   readonly split_share?: number;
-  /** Share of prompt tokens that engines pulled from each other; absent when there were none. */
+  /** Share of prompt tokens that engines pulled from each other or from a pool; absent when there were none. */
   readonly pulled_share?: number;
   /** In fleets with regions: share of answers from another region than the client's, and the mean way there and back. */
   readonly crossed?: number;

@@ -22,6 +22,7 @@ export const scenarioNames: readonly string[] = [
   "slo-mix",
   "lora-64",
   "tiers",
+  "kv-pools",
   "one-prompt",
   "hot-documents",
   "long-and-short",

@@ -34,6 +34,10 @@ const threshold: Read<number> = (value, field, fail) =>
 
 const policyOptions = record(number);
 
+const kvPool = object({
+  ...{ blocks: count, latencyMs: milliseconds, bytesPerSecond: positive, pairBytesPerSecond: positive },
+});
+
 /** Milliseconds, or `none`. */
 const objective: Read<number> = (value, field, fail) =>
   value === "none" ? Number.POSITIVE_INFINITY : positive(value, field, fail);
@@ -46,7 +50,7 @@ const variantFields = object(
   {
     ...{ preset, engines, routers, cells, topology, scale: positive, parameters, admission: boolean, policyOptions },
     ...{ maxColdWaitS: seconds, engineOrder: oneOf(...engineOrders), roles: list(role), appliesBalance: boolean },
-    ...{ splitTokens: threshold, llmdRule, slo, clients: anyObject },
+    ...{ splitTokens: threshold, llmdRule, kvPool, slo, clients: anyObject },
   },
 );
 

@@ -1,5 +1,5 @@
 import type { EngineRole } from "@espalier/core";
-import type { EngineParameters, PresetName } from "@espalier/engine-model";
+import type { EngineParameters, KvPoolSettings, PresetName } from "@espalier/engine-model";
 import type { Objectives } from "@espalier/policies";
 import type { EngineOrder } from "@espalier/routing";
 import type { Workload } from "../clients/workload.ts";
@@ -92,6 +92,8 @@ export interface ScenarioVariant {
   readonly topology?: Topology;
   readonly scale?: number;
   readonly parameters?: Partial<EngineParameters>;
+  /** A pool that all engines write to and read from; none when absent. */
+  readonly kvPool?: KvPoolSettings;
   /** Replaces the scenario's own. */
   readonly admission?: boolean;
   /** How long requests of every class may wait for a cold prompt; 0 by default. Needs admission. */

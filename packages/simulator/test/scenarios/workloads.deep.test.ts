@@ -38,7 +38,7 @@ const contents = (sent: readonly SentRequest[]): ReadonlyMap<string, string> =>
 
 /** Whose requests are single, or come back with a prompt from scratch. */
 const withoutFollowups = [
-  ...["sglang-prefix-groups", "a10g-8", "rag", "evict", "tiers", "shared-prefix-150x5", "lora-64"],
+  ...["sglang-prefix-groups", "a10g-8", "rag", "evict", "tiers", "kv-pools", "shared-prefix-150x5", "lora-64"],
   ...[
     "one-prompt",
     "tenants",

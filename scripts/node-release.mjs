@@ -15,7 +15,7 @@ const cache = join(dirname(dirname(fileURLToPath(import.meta.url))), ".cache");
  * @returns the program, and the folder that it is in
  */
 export function installNode(release, onInstall = () => {}) {
-  if (!/^\d+(\.\d+){0,2}$/.test(release)) throw new Error(`${JSON.stringify(release)} is no release of Node`);
+  if (!/^\d+(\.\d+){0,2}$/.test(release)) throw new Error(`${JSON.stringify(release)} is not a Node release`);
   const folder = join(cache, `node-${release}`);
   const isWindows = process.platform === "win32";
   const name = `node-${isWindows ? "win" : process.platform}-${process.arch}`;

@@ -35,7 +35,7 @@ export function namedFigures(report: MeasuredPeers, kept: Readonly<Record<string
 export function withFigures(text: string, figures: ReadonlyMap<string, string>): string {
   return text.replace(marked, (_place, begin: string, name: string, end: string) => {
     const figure = figures.get(name);
-    if (figure === undefined) throw new Error(`there is no figure ${name}`);
+    if (figure === undefined) throw new Error(`unknown figure ${name}`);
     return `${begin}${figure}${end}`;
   });
 }

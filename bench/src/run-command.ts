@@ -60,7 +60,7 @@ export async function runCommand(args: readonly string[], { out, notes }: Comman
   const suite = suites.find((candidate) => candidate.name === name);
   if (!suite) {
     const asked = name === "--help" || name === "-h";
-    if (!asked) notes(name === undefined ? "Name a benchmark.\n" : `There is no benchmark ${JSON.stringify(name)}.\n`);
+    if (!asked) notes(name === undefined ? "Name a benchmark.\n" : `Unknown benchmark ${JSON.stringify(name)}.\n`);
     (asked ? out : notes)(usage());
     return asked ? exitDone : exitUsage;
   }

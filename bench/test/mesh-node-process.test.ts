@@ -108,7 +108,7 @@ describe("a request", () => {
       expect(await answerRequest(node, { id: 7, type: type as MeshNodeCommand })).toEqual({
         id: 7,
         type: "failed",
-        message: `there is no command ${JSON.stringify(type)}`,
+        message: `unknown command ${JSON.stringify(type)}`,
       });
     }
   });

@@ -118,7 +118,7 @@ export const dashboardStates: readonly DashboardState[] = [
   {
     name: "no-usable-engine",
     rule: "no_usable_engine",
-    sentence: /^No engine takes requests: 2 down\.$/,
+    sentence: /^No engine accepts requests: 2 down\.$/,
     next: /^Restart the engine/,
     begin: (rig) => fleet(rig, 2, 1),
     after: ({ sims }) => Promise.all(sims.map((sim) => sim.stop())),
@@ -168,7 +168,7 @@ export const dashboardStates: readonly DashboardState[] = [
   {
     name: "unequal-routers",
     rule: "refused_routers",
-    sentence: /^A router at 127\.0\.0\.1.* is refused: it has another mesh secret\.$/,
+    sentence: /^A router at 127\.0\.0\.1.* is refused: its mesh secret differs\.$/,
     next: /^Give all routers the same mesh\.secret\.$/,
     async begin(rig) {
       const first = await fleet(rig, 4, 1);

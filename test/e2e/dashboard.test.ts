@@ -101,7 +101,7 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
       .poll(() => page.locator(".decisions time").first().textContent(), { timeout: 10_000 })
       .not.toBe(newest);
     await page
-      .getByText(/^router-1 went down at .* [1-9]\d* of its \d+ sessions have come back elsewhere, [1-9]/)
+      .getByText(/^router-1 went down at .* [1-9]\d* of its \d+ sessions resumed on other routers, [1-9]/)
       .waitFor();
     expect(faultsOf(watched, url)).toEqual([]);
     expect(await page.evaluate(placesOfPanels)).toEqual(places);
@@ -132,13 +132,13 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
 
     await page.locator(".branch").first().click();
     await page.locator(".path a").nth(1).waitFor();
-    await page.getByText(/\d shared below it|nothing shared below it/).waitFor();
+    await page.getByText(/\d shared below|no shared prefix below/).waitFor();
     await page.getByRole("link", { name: "All prefixes" }).click();
     await expect.poll(() => page.locator(".path a").count()).toBe(1);
     await check("overview");
 
     await engineNames.first().click();
-    await page.getByText("Prompt tokens to compute").waitFor();
+    await page.getByText("Pending prefill tokens").waitFor();
     await check("engine");
     await page.getByRole("link", { name: "← Overview" }).click();
     await page.locator("body:not([data-detail])").waitFor();
@@ -347,7 +347,7 @@ if (pictures !== undefined) {
     await waitFor(async () => (await pointsKept()) > plottedS + 40, until);
     routers[1]?.kill("SIGKILL");
     for (const { colorScheme, page } of wide) {
-      const back = /router-2 went down at .* [1-9]\d* of its \d+ sessions have come back/;
+      const back = /router-2 went down at .* [1-9]\d* of its \d+ sessions resumed on other routers/;
       await page.getByText(back).waitFor({ timeout: 60_000 });
       await page.locator('.routers > li[data-state="gone"]').waitFor({ timeout: 60_000 });
       await take(page, colorScheme, true);

@@ -140,13 +140,13 @@ async function checkDeath(group: Group): Promise<void> {
   const [victim = 0, other = 0] = before;
   process.kill(victim, "SIGKILL");
   await untilGone([victim]);
-  await group.until(/"msg":"a process ended; it is started again"/);
+  await group.until(/"msg":"a process ended; restarting"/);
   for (let number = 0; number < 10; number++) {
     expect((await ask(`${group.url}/v1/chat/completions`, chat(number, 1))).status).toBe(200);
   }
   expect((await ask(`${group.url}/readyz`)).status).toBe(200);
   // It has another admin port than before, so it is found by its log; it takes connections once it can serve them.
-  const find = () => /"adminUrl":"([^"]+)"/.exec(group.stderr().split("it is started again")[1] ?? "")?.[1];
+  const find = () => /"adminUrl":"([^"]+)"/.exec(group.stderr().split("restarting")[1] ?? "")?.[1];
   const back = { ...group, adminUrls: [await waitFor(find, { what: "its address", deadlineMs: 30_000 })] };
   expect(childrenOf(group.pid)).toContain(other);
   expect(await json<Status>(`${back.adminUrls[0]}/admin/status`)).toMatchObject({ ready: true, usableEngines: 4 });

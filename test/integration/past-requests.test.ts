@@ -134,7 +134,7 @@ test("an engine that a class partition keeps from a request is named, in advance
   const { excluded, choice } = await explained();
   const [kept] = decision!.excluded;
   expect(decision!.excluded).toEqual([{ key: expect.any(String), reason: "class_partition" }]);
-  expect(decision!.summary).toContain(`${kept!.key} was left out (class_partition)`);
+  expect(decision!.summary).toContain(`${kept!.key} was excluded (class_partition)`);
   expect(excluded).toEqual([{ key: kept!.key, reasons: [expect.stringContaining("class partition")] }]);
   expect((choice as Json).key).toBe(decision!.target);
   const counted = (await router.metrics()).sum("espalier_excluded_targets_total", { reason: "class_partition" });

@@ -124,9 +124,9 @@ test("of a router that is gone it is told how many of its sessions came back, an
 
 test("what became of them is told in a sentence", () => {
   const lost = { router: "r1", goneMs: 0, sessions: 9, cameBack: 4, keptEngine: 3 };
-  expect(takeoverText(lost)).toBe("4 of its 9 sessions have come back elsewhere, 3 of these to the same engine.");
-  expect(takeoverText({ ...lost, cameBack: 0 })).toBe("0 of its 9 sessions have come back elsewhere so far.");
-  expect(takeoverText({ ...lost, sessions: 0 })).toBe("It served no session seen here.");
+  expect(takeoverText(lost)).toBe("4 of its 9 sessions resumed on other routers, 3 of these on the same engine.");
+  expect(takeoverText({ ...lost, cameBack: 0 })).toBe("0 of its 9 sessions resumed on other routers so far.");
+  expect(takeoverText({ ...lost, sessions: 0 })).toBe("No session of this router was seen.");
   // That none has come back, as after the loss of all routers, stood there in green.
   const outcomes = [lost, { ...lost, cameBack: 0 }, { ...lost, sessions: 0, cameBack: 0 }].map(takeoverOutcome);
   expect(outcomes).toEqual(["back", "waiting", "none"]);

@@ -16,7 +16,7 @@ test("events are told newest first, with their reasons", () => {
   expect(lines.map(({ level, text }) => `${level}: ${text}`)).toEqual([
     "plain: gpu-1 from_a_later_version",
     "bad: router-1 could not reload its configuration (Duplicate key)",
-    "plain: gpu-2 has another reader of its KV events (router-1 → router-2)",
+    "plain: gpu-2 KV event feed taken over (router-1 → router-2)",
     "bad: gpu-1 is down (3 failed probes)",
   ]);
 });

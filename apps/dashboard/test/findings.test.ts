@@ -53,7 +53,7 @@ test("no_router: nobody answers any more, and nothing else is said of what was",
 test("no_engine", () => {
   expect(said("no_engine", engines())).toEqual([
     "alarm",
-    "No engine is known: requests are refused with 503.",
+    "No engine is configured or discovered: requests get 503.",
     expect.stringContaining("`espalier engines add URL`"),
   ]);
 });
@@ -67,14 +67,14 @@ test.each([
   [[{ health: "open" }], "1 with an open circuit", /^Read the engine's log/],
 ] as const)("no_usable_engine: %j", (changes, states, next) => {
   const found = said("no_usable_engine", engines(...changes.map((each, at) => engine(`gpu-${at}`, each))));
-  expect(found).toEqual(["alarm", `No engine takes requests: ${states}.`, expect.stringMatching(next)]);
+  expect(found).toEqual(["alarm", `No engine accepts requests: ${states}.`, expect.stringMatching(next)]);
 });
 
 test("model_without_engine: a model that only engines which are down serve", () => {
   const rows = [engine("a", { models: ["big", "small"] }), engine("b", { ...down, models: ["small", "other"] })];
   expect(said("model_without_engine", engines(...rows))).toEqual([
     "alarm",
-    "No engine that is up serves other.",
+    "No running engine serves other.",
     expect.stringMatching(/^Restart the engine/),
   ]);
   expect(said("model_without_engine", engines(engine("a"), engine("b", down)))).toEqual([]);
@@ -86,7 +86,7 @@ test.each([
   [{ cut: 2 }, "warn", "2 of 340 requests were cut off in the last minute."],
 ] as const)("failed_requests: %j", (recent, level, sentence) => {
   const changes = { recent: { ...quiet.recent, ...recent } };
-  expect(said("failed_requests", changes)).toEqual([level, sentence, expect.stringMatching(/^Look up one of them/)]);
+  expect(said("failed_requests", changes)).toEqual([level, sentence, expect.stringMatching(/^Explain one with/)]);
   const broken = { ...changes, ...engines(engine("a"), engine("gpu-9", { health: "open" })) };
   expect(said("failed_requests", broken)[2]).toBe("Start with gpu-9.");
 });
@@ -136,7 +136,7 @@ test("refused_requests: another thing than failed ones, and by whom", () => {
     expect.stringMatching(/^No queue rejected them/),
   ]);
   expect(said("refused_requests", { recent, rejecting: ["batch"] })[2]).toBe(
-    "The queue of batch rejects requests: add engines, or send less.",
+    "The queue of batch rejects requests: add engines, or reduce load.",
   );
 });
 
@@ -146,7 +146,7 @@ test("missed_objectives: answers that came too late or too slowly, and only with
   expect(missed({ met: 306, missed: 34 })).toEqual([]);
   expect(missed({ met: 305, missed: 35 })).toEqual([
     "note",
-    "35 of 340 requests missed their objectives in the last minute: late first tokens, or slow ones after.",
+    "35 of 340 requests missed their objectives in the last minute: late first tokens or slow output.",
     expect.stringContaining("espalier_slo_requests_total"),
   ]);
   expect(missed({ met: 240, missed: 100, refused: 80, failed: 10, cut: 1 })).toEqual([]);
@@ -178,7 +178,7 @@ test("not_ready: why, unless engines are the reason", () => {
 test("refused_routers: as long as they try, with what to do about each reason", () => {
   expect(said("refused_routers", { refused: [refusal({})] })).toEqual([
     "warn",
-    "A router at 10.0.0.9 is refused: it has another mesh secret.",
+    "A router at 10.0.0.9 is refused: its mesh secret differs.",
     "Give all routers the same `mesh.secret`.",
   ]);
   expect(
@@ -202,7 +202,7 @@ test.each([
 test("reload_failed and restart_needed", () => {
   const reload = { atMs: 5_000, error: "Duplicate key", needsRestart: [] };
   const failed = said("reload_failed", { status: { ...status, reload } });
-  expect(failed[1]).toMatch(/^The reload at .* failed; the old configuration stays: Duplicate key$/);
+  expect(failed[1]).toMatch(/^The reload at .* failed; the previous configuration stays active: Duplicate key$/);
   expect(failed[2]).toContain("espalier check-config");
   const waiting = { ...status, reload: { ...reload, error: null, needsRestart: ["mesh.port"] } };
   expect(said("reload_failed", { status: waiting })).toEqual([]);
@@ -215,7 +215,7 @@ test("draining_routers and idle_engines", () => {
   const idle = [...quiet.engines, engine("gpu-7", { health: "draining" }), engine("gpu-8", { health: "asleep" })];
   expect(said("idle_engines", { engines: idle }).slice(0, 2)).toEqual([
     "note",
-    "gpu-7 and gpu-8 take no requests: 1 draining, 1 asleep.",
+    "gpu-7 and gpu-8 accept no requests: 1 draining, 1 asleep.",
   ]);
 });
 

@@ -62,7 +62,7 @@ test("who asks for a prefix, and which model it is of: that of the requests, or 
     ],
   });
   expect(asked?.users).toEqual(users);
-  expect(classesText(asked!.users)).toBe("interactive 12, batch 3, never queued 1");
+  expect(classesText(asked!.users)).toBe("interactive 12, batch 3, not queued 1");
   expect(quiet?.users).toEqual({ sinceMs: 0, requests: 0, by: [], sessions: [] });
   const engines = [
     { key: "a", models: ["tiny"] },

@@ -50,7 +50,7 @@ export const behaviours = [
   },
   {
     name: "llama.cpp-00efb3e:says-that-it-loads",
-    summary: "GET /health with the fault `unhealthy` answers as while the model is loaded",
+    summary: "GET /health with the fault `unhealthy` answers as while a model loads",
     source: "tools/server/server-http.cpp, middleware_server_state (read at 00dd081)",
   },
   {

@@ -63,7 +63,7 @@ export function createEventChannel(options: EventChannelOptions) {
     });
   };
   const endReplaySilence = (): void => {
-    setReplaySilent(false).catch((error: unknown) => logger.error("the replay socket was not opened", { error }));
+    setReplaySilent(false).catch((error: unknown) => logger.error("replay socket not opened", { error }));
   };
   const publishPayload = (payload: Uint8Array): void => stream.publish(payload, faults.take());
 

@@ -4,10 +4,10 @@ import { helpText, parseCommandLine } from "../src/command-line.ts";
 test("the help has a line for each flag, with what it takes, what it is, and its default", () => {
   const lines = helpText(200).split("\n");
   expect(lines).toContain("  --engines N                 engines in this process, each on its own port (1)");
-  expect(lines).toContain("  --model NAME                served name of the model; may be repeated (sim-model)");
-  expect(lines).toContain("  --kv-events-replay on|off   whether messages can be replayed (on)");
+  expect(lines).toContain("  --model NAME                served model name; repeatable (sim-model)");
+  expect(lines).toContain("  --kv-events-replay on|off   answer replay requests (on)");
   expect(lines).toContain("  --kv-events-topic TOPIC     first frame of every message (empty)");
-  expect(lines).toContain("  --p2p-queue N               pulls that wait at an engine; others get nothing (1024)");
+  expect(lines).toContain("  --p2p-queue N               pulls queued at an engine; others are rejected (1024)");
   expect(lines).toContain("                              bandwidth between engines (1.25e10)");
   expect(lines).toContain("  --json                      print one JSON object with the URLs");
   expect(lines).toContain("  -h, --help                  print this");

@@ -139,7 +139,7 @@ describe("for people", () => {
   });
 
   test("who is left out", () => {
-    expect(left).toBe("left out\n  d:1: down: probe timed out; drained by an operator\n");
+    expect(left).toBe("excluded\n  d:1: down: probe timed out; drained by an operator\n");
   });
 
   test("a prompt of unknown layout that is not looked up, chance, and a router that shares nothing", () => {
@@ -161,7 +161,7 @@ describe("for people", () => {
       "peers     812 tokens: estimated peer load, not yet reported",
     ]);
     expect(said).not.toContain("known blocks");
-    expect(said).not.toContain("left out");
+    expect(said).not.toContain("excluded");
   });
 
   test("two engines for one request, or why not; the class and what is due", () => {
@@ -188,7 +188,7 @@ describe("for people", () => {
   test("nobody", () => {
     const said = describeExplanation({ ...report, choice: null, reason: null, candidates: [] });
     expect(said).toMatch(/^choice {4}none\n/);
-    expect(said).toMatch(/left out\n {2}d:1: .*\n\nno engine can take the request\n$/);
+    expect(said).toMatch(/excluded\n {2}d:1: .*\n\nno engine can take the request\n$/);
   });
 });
 

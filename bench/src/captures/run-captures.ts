@@ -55,7 +55,7 @@ export interface CapturesOptions {
  */
 export async function runCaptures({ dir, models }: CapturesOptions): Promise<readonly CaptureRow[]> {
   const folders = captureFolders(dir);
-  if (folders.length === 0) throw new Error(`there is no capture under ${dir}`);
+  if (folders.length === 0) throw new Error(`no capture under ${dir}`);
   const tokens = createTokenizers(models);
   const rows: CaptureRow[] = [];
   for (const folder of folders) rows.push(await runCapture(readCaptureFiles(folder), tokens));
@@ -68,7 +68,7 @@ function createTokenizers(models: string): Tokenizers {
   const loaded = new Map<string, Promise<RequestTokens>>();
   return ({ model }) => {
     const folder = join(models, basename(model));
-    if (!existsSync(folder)) throw new Error(`there is no folder of the model ${model}: ${folder}`);
+    if (!existsSync(folder)) throw new Error(`no folder for model ${model}: ${folder}`);
     const known = loaded.get(folder) ?? loadRequestTokens(folder, systemClock);
     loaded.set(folder, known);
     return known;

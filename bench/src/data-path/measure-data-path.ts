@@ -93,7 +93,7 @@ export async function measureEach(
       outcomes.set(contender.name, { figures: await work(contender, keep) });
     } catch (thrown) {
       const failure = thrown instanceof Error ? thrown.message : String(thrown);
-      note(`${contender.name} is left out: ${failure}`);
+      note(`${contender.name} skipped: ${failure}`);
       outcomes.set(contender.name, { failure });
     }
   }

@@ -20,7 +20,7 @@ const installTimeoutMs = 300_000;
 export async function installReleases(list: string | undefined): Promise<readonly NodeRelease[]> {
   const releases: NodeRelease[] = [];
   for (const name of list?.split(",") ?? []) {
-    if (!/^\d+(\.\d+){0,2}$/.test(name)) throw new UsageError(`--node: ${JSON.stringify(name)} is no release of Node`);
+    if (!/^\d+(\.\d+){0,2}$/.test(name)) throw new UsageError(`--node: ${JSON.stringify(name)} is not a Node release`);
     const script = fileURLToPath(new URL("../../../scripts/node-release.mjs", import.meta.url));
     const program = (await runProgram(process.execPath, [script, name], { timeoutMs: installTimeoutMs })).trim();
     const version = (await runProgram(program, ["--version"])).trim().replace(/^v/, "");

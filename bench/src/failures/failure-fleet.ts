@@ -77,7 +77,7 @@ class ProcessFleet implements FailureFleet {
 
   async restartRouter(index: number): Promise<void> {
     const router = this.#routers[index];
-    if (!router) throw new RangeError(`there is no router ${index}`);
+    if (!router) throw new RangeError(`unknown router ${index}`);
     const code = await endBy("SIGTERM", router);
     if (code !== 0) throw new Error(`router ${index + 1} ended with ${code} after SIGTERM`);
     const again = await this.#startRouter(index);
@@ -97,7 +97,7 @@ class ProcessFleet implements FailureFleet {
 
   async killEngine(index: number): Promise<void> {
     const engine = this.#engines[index];
-    if (!engine) throw new RangeError(`there is no engine ${index}`);
+    if (!engine) throw new RangeError(`unknown engine ${index}`);
     await endBy("SIGKILL", engine.child);
   }
 

@@ -7,7 +7,7 @@ export async function answerRequest(
   { id, type }: MeshNodeRequest,
 ): Promise<MeshNodeReply> {
   if (!meshNodeCommands.includes(type)) {
-    return { id, type: "failed", message: `there is no command ${JSON.stringify(type)}` };
+    return { id, type: "failed", message: `unknown command ${JSON.stringify(type)}` };
   }
   try {
     return { id, type: "answer", answer: await commands[type]() };

@@ -115,7 +115,7 @@ async function llmdProgram(
     return { program: await buildGoProgram(llmdSource, { folder, note }), missing: [] };
   } catch (thrown) {
     const reason = thrown instanceof Error ? thrown.message : String(thrown);
-    note(`llm-d's picker cannot be had and is left out: ${reason}`);
+    note(`llm-d's picker unavailable, skipped: ${reason}`);
     return { program: undefined, missing: [`llm-d's picker was not measured: ${reason}`] };
   }
 }

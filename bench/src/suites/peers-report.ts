@@ -133,6 +133,6 @@ export function peersTable({ rows, spread, two_turn: turns, not_had: notHad }: R
     { header: "same engine", value: (row) => withExtremes("_share", row.same_engine_share, row) },
     { header: "largest engine", value: (row) => withExtremes("_share", row.largest_engine_share, undefined) },
   ]);
-  const missing = notHad.map(({ name, reason }) => `Left out: ${name}: ${reason}\n`).join("");
+  const missing = notHad.map(({ name, reason }) => `Skipped: ${name}: ${reason}\n`).join("");
   return `${figures}\n${turns.length > 0 ? shares : ""}${missing}`;
 }

@@ -42,12 +42,12 @@ export const peersSuite = defineSuite({
   about: `
 The same loads through this router and others, each in a fresh process on the same single core that gets the same requests
 in the same order, load generator and engines (C programs, compiled by cc) on the others:
-${contenderNames.join(", ")}. What looks at caches does so by the bytes of prompts; the rest is round
+${contenderNames.join(", ")}. Cache-aware products match prompts by bytes; the rest is round
 robin. Then the two-turn test, for those that have a mesh.
 
-What is not ours is installed by this command: Python packages by pip (python3 with venv), nginx and haproxy from the
-PATH or by apt-get, unpacked and not installed. What cannot be had is named and left out.
-Beside installing it takes 12 minutes at most, or begins no further run; 3 with --quick.`,
+This command installs third-party software: Python packages by pip (python3 with venv), nginx and haproxy from the
+PATH or by apt-get, unpacked and not installed. Unavailable products are named and skipped.
+Apart from installation, the benchmark takes 12 minutes at most; 3 with --quick.`,
   params: peersParams,
   async measure(values, note) {
     const plan = peersPlan(values);
@@ -80,7 +80,7 @@ async function installAll(
       installed.push(await installPeer(product, folder, note));
     } catch (thrown) {
       const reason = thrown instanceof Error ? thrown.message : String(thrown);
-      note(`${product.name} cannot be had and is left out: ${reason}`);
+      note(`${product.name} unavailable, skipped: ${reason}`);
       notHad.push({ name: product.name, reason });
     }
   }

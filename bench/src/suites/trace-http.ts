@@ -75,7 +75,7 @@ prompt tokens that the engines found in their caches, as they report it, and \`r
 What the mesh costs is the routers' CPU time over that of as many that share nothing; with events each of those reads all.`,
   params: traceHttpParams,
   async measure(plan, note) {
-    if (!existsSync(plan.trace)) throw new Error(`there is no trace at ${plan.trace}: give one with --trace FILE`);
+    if (!existsSync(plan.trace)) throw new Error(`no trace at ${plan.trace}: pass one with --trace FILE`);
     const peers = await Promise.all(
       products.filter(({ name }) => plan.peers.includes(name)).map((each) => installPeer(each, plan.folder, note)),
     );

@@ -13,6 +13,6 @@ async function listen(server: Server): Promise<number> {
     server.once("error", reject).listen(0, "127.0.0.1", resolve);
   });
   const address = server.address();
-  if (typeof address !== "object" || address === null) throw new Error("there is no free port");
+  if (typeof address !== "object" || address === null) throw new Error("no free port");
   return address.port;
 }

@@ -268,7 +268,7 @@ export function name<Name extends string = string>(maxBytes: number): Codec<Name
     write: (writer, value) => writer.text(value),
     read(reader) {
       const value = reader.text(maxBytes);
-      if (value === "") throw new RangeError("there is no name");
+      if (value === "") throw new RangeError("empty name");
       return value as Name;
     },
     layout: `t(1-${written(maxBytes)})`,

@@ -88,9 +88,9 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
     frontend.check(request);
     this.#runBefore(timeMs);
     const { active, pinned } = this.#stepEnd;
-    if (active.has(id) || pinned.has(id)) throw new RangeError(`request ${id} is in the engine already`);
+    if (active.has(id) || pinned.has(id)) throw new RangeError(`request ${id} is already in the engine`);
     if (active.size + pinned.size >= maxEngineRequests)
-      throw new RangeError(`the engine holds ${maxEngineRequests} requests already`);
+      throw new RangeError(`the engine is at its limit of ${maxEngineRequests} requests`);
     const chain = frontend.open(request);
     this.#wake(timeMs);
     const sequence = createSequence(chain, cache.open(chain), timeMs);
@@ -222,7 +222,7 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
 
   /** Handles all events before `timeMs`, and advances time to it. */
   #runBefore(timeMs: number): void {
-    if (!(timeMs >= this.#reachedMs)) throw new RangeError(`time ${timeMs} ms lies before ${this.#reachedMs} ms`);
+    if (!(timeMs >= this.#reachedMs)) throw new RangeError(`time ${timeMs} ms is before ${this.#reachedMs} ms`);
     if (this.#ending) {
       if (timeMs > this.#reachedMs) throw new RangeError("an observer cannot act in the future");
       return;

@@ -61,7 +61,8 @@ export type StepTimes = Pick<
  * @throws RangeError when the factor is not above 0
  */
 export function slowedSteps(times: StepTimes, factor: number): StepTimes {
-  if (!(Number.isFinite(factor) && factor > 0)) throw new RangeError(`${factor} is no factor of a step's duration`);
+  if (!(Number.isFinite(factor) && factor > 0))
+    throw new RangeError(`${factor} is not a valid factor of a step's duration`);
   return {
     stepBaseMs: times.stepBaseMs * factor,
     prefillMsPerToken: times.prefillMsPerToken * factor,

@@ -35,7 +35,8 @@ export function checkParameters(parameters: EngineParameters): void {
     throw new RangeError(`cpuLoadMsPerBlock ${cpuLoadMsPerBlock} is not a duration`);
   }
   const { cpuWrites = "evicted", flavour } = parameters;
-  if (cpuWrites !== "evicted" && flavour === "sglang") throw new RangeError(`cpuWrites ${cpuWrites} is not SGLang's`);
+  if (cpuWrites !== "evicted" && flavour === "sglang")
+    throw new RangeError(`SGLang does not support cpuWrites ${cpuWrites}`);
   // A step without duration would stop time.
   if (parameters.stepBaseMs === 0) throw new RangeError("stepBaseMs must be above 0");
 }
@@ -69,7 +70,7 @@ export function checkRequest(
   if (remote && (flavour !== "vllm" || cpuBlocks === 0 || !prefixCaching)) {
     throw new RangeError(`request ${id}: only vLLM's flavour with CPU memory pulls from other engines`);
   }
-  if (remote && imported) throw new RangeError(`request ${id}: it is either imported or pulled`);
+  if (remote && imported) throw new RangeError(`request ${id}: import and pull are exclusive`);
   if (!imported) return;
   const { tokens, setupMs, msPerToken } = imported;
   if (!(Number.isInteger(tokens) && tokens >= 1 && tokens <= promptTokens)) {

@@ -138,7 +138,7 @@ describe("a request of hashes", () => {
 
   test("an id may be in the engine once", () => {
     engine.submit(request, 0);
-    expect(() => engine.submit(request, 0)).toThrow("request 1 is in the engine already");
+    expect(() => engine.submit(request, 0)).toThrow("request 1 is already in the engine");
     engine.advanceTo(100);
     engine.submit(request, 100);
     engine.advanceTo(200);
@@ -163,7 +163,7 @@ describe("a request of hashes", () => {
     const chain = new Uint32Array(0);
     for (let id = 0; id < maxEngineRequests; id++) full.submit({ id, promptTokens: 1, outputTokens: 1, chain }, 0);
     const more = { id: maxEngineRequests, promptTokens: 1, outputTokens: 1, chain };
-    expect(() => full.submit(more, 0)).toThrow(`the engine holds ${maxEngineRequests} requests already`);
+    expect(() => full.submit(more, 0)).toThrow(`the engine is at its limit of ${maxEngineRequests} requests`);
   });
 
   test.each([0, -1, 1.5, Number.NaN])("progress every %d tokens makes no sense", (progressTokens) => {

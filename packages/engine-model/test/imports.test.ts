@@ -181,9 +181,9 @@ describe.each(flavours)("pinned blocks, %s", (flavour) => {
   test("an id that pins is in use, and pinned requests count among those held", () => {
     const harness = createHarness({ flavour, prefixCaching: true, blockCount: 70_000, maxRunning: 70_000 });
     harness.run("A", [1], 1, { pinned: true });
-    expect(() => harness.submit("A", [1])).toThrow("request A is in the engine already");
+    expect(() => harness.submit("A", [1])).toThrow("request A is already in the engine");
     for (let at = 1; at < maxEngineRequests; at++) harness.submit(`${at}`, [1]);
-    expect(() => harness.submit("more", [1])).toThrow(`the engine holds ${maxEngineRequests} requests already`);
+    expect(() => harness.submit("more", [1])).toThrow(`the engine is at its limit of ${maxEngineRequests} requests`);
     harness.engine.release("A", harness.nowMs());
     harness.submit("more", [1]);
   });

@@ -211,7 +211,7 @@ function writeName(name: string): Buffer {
 }
 
 function writeIpv6(address: string): Buffer {
-  if (isIP(address) !== 6) throw new RangeError(`${address} is no IPv6 address`);
+  if (isIP(address) !== 6) throw new RangeError(`${address} is not an IPv6 address`);
   const [left = "", right] = address.split("::");
   const groups = (text = ""): string[] => text.split(":").filter((group) => group !== "");
   const [head, tail] = [groups(left), groups(right)];

@@ -176,8 +176,8 @@ describe("local", () => {
   });
 
   test.each([
-    ["{{ messages | map('abs') }}", "the renderer lacks the filter 'abs'"],
-    ["{% macro m() %}{{ caller() }}{% endmacro %}", "the renderer lacks the variable 'caller' of macros"],
+    ["{{ messages | map('abs') }}", "the renderer does not support the filter 'abs'"],
+    ["{% macro m() %}{{ caller() }}{% endmacro %}", "the renderer does not support the variable 'caller' of macros"],
     ["{% with a = 1 %}{% endwith %}", "the template cannot be read: Unknown statement type: with"],
   ])(
     "chats of a model with the template %s are seen as bytes, and the log names the cause",

@@ -36,7 +36,7 @@ describe("what cannot be done exactly is refused, with its place in the file and
     { changes: { normalizer: { type: "Replace", pattern: {}, content: "" } }, says: "neither Regex nor String" },
     { changes: { normalizer: { type: "Precompiled", precompiled_charsmap: "AAAA" } }, says: "cut short" },
     { changes: { normalizer: { type: "Precompiled", precompiled_charsmap: "////fw==" } }, says: "cut short" },
-    { changes: { normalizer: { type: "Strip", strip_left: "yes" } }, says: "true or false under strip_left" },
+    { changes: { normalizer: { type: "Strip", strip_left: "yes" } }, says: "a non-boolean strip_left" },
     { changes: { normalizer: 5 }, says: "is not an object" },
     { changes: step("UnicodeScripts"), says: "pre_tokenizer is a UnicodeScripts" },
     { changes: step("Sequence", { pretokenizers: [{}] }), says: "pretokenizers[0] is a part without a type" },
@@ -58,18 +58,18 @@ describe("what cannot be done exactly is refused, with its place in the file and
     { changes: bpe({ vocab: { a: "1" } }), says: "without a usable id" },
     { changes: bpe({ merges: "a b" }), says: "no list of merges" },
     { changes: bpe({ merges: ["a b c"] }), says: "malformed merge at 0" },
-    { changes: bpe({ merges: ["a nothing-such"] }), says: "merges at 0 what the vocabulary lacks" },
+    { changes: bpe({ merges: ["a nothing-such"] }), says: "has a merge outside its vocabulary at 0" },
     { changes: bpe({ dropout: 0.1 }), says: "dropout" },
     { changes: { post_processor: { type: "Unknown" } }, says: "post_processor is a Unknown" },
     { changes: { post_processor: { type: "BertProcessing", sep: ["</s>", 1] } }, says: "no token under cls" },
-    { changes: { post_processor: { type: "TemplateProcessing", single: [] } }, says: "leaves the text out" },
+    { changes: { post_processor: { type: "TemplateProcessing", single: [] } }, says: "does not contain the text" },
     {
       changes: { post_processor: { type: "TemplateProcessing", single: [{ Sequence: {} }, { Sequence: {} }] } },
-      says: "takes the text twice",
+      says: "contains the text twice",
     },
     {
       changes: { post_processor: { type: "TemplateProcessing", single: [{ SpecialToken: { id: "x" } }] } },
-      says: "does not list",
+      says: "undeclared special token",
     },
     {
       changes: { post_processor: { type: "TemplateProcessing", single: ["A"] } },
@@ -84,7 +84,7 @@ describe("what cannot be done exactly is refused, with its place in the file and
   });
 
   test.each([
-    { name: "spm-bpe", changes: spmBpe({ unk_token: "nothing-such" }), says: "unk_token that the vocabulary lacks" },
+    { name: "spm-bpe", changes: spmBpe({ unk_token: "nothing-such" }), says: "unk_token outside its vocabulary" },
     { name: "unigram", changes: unigram({ vocab: [] }), says: "has no vocabulary" },
     { name: "unigram", changes: unigram({ vocab: ["a"] }), says: "malformed token at 0" },
     { name: "unigram", changes: unigram({ unk_id: 1e9 }), says: "unk_id outside its vocabulary" },
@@ -116,7 +116,7 @@ test("a Unigram model without an unknown token refuses a text that needs one, an
   });
   const encode = (text: string): number[] => [...tokenizer.encode(text, { addSpecialTokens: false })];
   expect(encode("aa")).toEqual([0, 1, 1]);
-  expect(() => encode("a b")).toThrow(/lacks an unk_id/);
+  expect(() => encode("a b")).toThrow(/has no unk_id/);
   expect(encode("aa")).toEqual([0, 1, 1]);
 });
 

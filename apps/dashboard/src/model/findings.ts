@@ -71,14 +71,14 @@ const leastMeasured = 20;
 const late = ({ missed, failed, cut, refused }: Recent): number => Math.max(0, missed - failed - cut - refused);
 
 const refusals: Readonly<Record<string, { readonly says: string; readonly next: string }>> = {
-  secret: { says: "it has another mesh secret", next: "Give all routers the same `mesh.secret`." },
-  "protocol-version": { says: "it speaks another protocol version", next: "Upgrade the older one." },
-  "cluster-name": { says: "it belongs to another cluster", next: "Set the same `mesh.cluster`, or correct its seeds." },
-  "fleet-seed": { says: "it has another prefix seed", next: "Give all routers the same `prefix.seed`." },
-  "block-size": { says: "it has another block size", next: "Give all routers the same `prefix.block-size`." },
-  "router-id-taken": { says: "its id is taken", next: "Give it a `mesh.router-id` of its own." },
-  "epoch-behind": { says: "a later run of it is known", next: "Stop the older process with this id." },
-  "too-many-peers": { says: "the mesh is full", next: "Run fewer routers; see the limits of the mesh." },
+  secret: { says: "its mesh secret differs", next: "Give all routers the same `mesh.secret`." },
+  "protocol-version": { says: "its protocol version differs", next: "Upgrade the older router." },
+  "cluster-name": { says: "its cluster name differs", next: "Set the same `mesh.cluster`, or correct its seeds." },
+  "fleet-seed": { says: "its prefix seed differs", next: "Give all routers the same `prefix.seed`." },
+  "block-size": { says: "its block size differs", next: "Give all routers the same `prefix.block-size`." },
+  "router-id-taken": { says: "another router has its id", next: "Set a unique `mesh.router-id`." },
+  "epoch-behind": { says: "a later process with its id is known", next: "Stop the older process with this id." },
+  "too-many-peers": { says: "the mesh is full", next: "Run fewer routers; see docs/LIMITS.md." },
 };
 
 /** Why a router was refused, in words. */
@@ -97,21 +97,21 @@ const rules = [
     name: "no_engine",
     finds: ({ isLive, engines }) => when(isLive && engines.length === 0),
     level: "alarm",
-    says: () => "No engine is known: requests are refused with 503.",
+    says: () => "No engine is configured or discovered: requests get 503.",
     next: () => "Add one with `espalier engines add URL`, or check `engines` and `discovery` in the configuration.",
   }),
   rule({
     name: "no_usable_engine",
     finds: ({ isLive, engines }) => (isLive && !engines.some(isUp) ? engines : []),
     level: "alarm",
-    says: (found) => `No engine takes requests: ${countStates(found)}.`,
+    says: (found) => `No engine accepts requests: ${countStates(found)}.`,
     next: (found) => nextForEngines(found),
   }),
   rule({
     name: "model_without_engine",
     finds: ({ isLive, engines }) => (isLive && engines.some(isUp) ? modelsWithoutEngine(engines) : []),
     level: "alarm",
-    says: (found) => `No engine that is up serves ${few(found, "models")}.`,
+    says: (found) => `No running engine serves ${few(found, "models")}.`,
     next: (found, { engines }) =>
       nextForEngines(engines.filter(({ models }) => models.some((id) => found.includes(id)))),
   }),
@@ -126,7 +126,7 @@ const rules = [
             engines.filter((engine) => isDown(engine) || engine.health === "open").map(({ key }) => key),
             "engines that are down",
           )}.`
-        : "Look up one of them with `espalier explain --request-id ID`, and read the engine's log.",
+        : "Explain one with `espalier explain --request-id ID` and read the engine's log.",
   }),
   rule({
     name: "reads_elsewhere",
@@ -149,7 +149,7 @@ const rules = [
       isLive && engines.some(isUp) ? engines.filter(({ health }) => health === "open") : [],
     level: "warn",
     says: (found, { engines }) => `${whichEngines(found, engines, "failing requests")}: ${reasonsOf(found)}.`,
-    next: () => "Read its log. It gets one request at a time until it answers again.",
+    next: () => "Read its log. The engine gets one request at a time until it recovers.",
   }),
   rule({
     name: "refused_requests",
@@ -159,7 +159,7 @@ const rules = [
       `${formatCount(recent.refused)} of ${count(recent.requests, "request")} refused with 429 or 503 in the last minute.`,
     next: (_, { rejecting }) =>
       rejecting.length > 0
-        ? `The queue of ${few(rejecting, "classes")} rejects requests: add engines, or send less.`
+        ? `The queue of ${few(rejecting, "classes")} rejects requests: add engines, or reduce load.`
         : "No queue rejected them: look at `limits`, API keys and the engines' own answers in the router's log.",
   }),
   rule({
@@ -172,9 +172,9 @@ const rules = [
       ),
     level: "note",
     says: (_, { recent }) =>
-      `${formatCount(late(recent))} of ${count(recent.met + recent.missed, "request")} missed their objectives in the last minute: late first tokens, or slow ones after.`,
+      `${formatCount(late(recent))} of ${count(recent.met + recent.missed, "request")} missed their objectives in the last minute: late first tokens or slow output.`,
     next: () =>
-      "The `result` label of `espalier_slo_requests_total` says which objective they miss. Add engines, or set `slo` to what your users need.",
+      "The `result` label of `espalier_slo_requests_total` says which objective was missed. Add engines or adjust `slo`.",
   }),
   rule({
     name: "lost_routers",
@@ -208,7 +208,7 @@ const rules = [
         found.map(({ router }) => router),
         "routers",
       )} ${found.length === 1 ? "is" : "are"} not ready: ${found[0]!.reasons.join("; ")}.`,
-    next: () => "Load balancers leave it out until `/readyz` answers 200.",
+    next: () => "Load balancers skip it until `/readyz` returns 200.",
   }),
   rule({
     name: "refused_routers",
@@ -239,8 +239,8 @@ const rules = [
     finds: ({ isLive, status }) => (isLive && status.reload?.error ? [status.reload] : []),
     level: "warn",
     says: ([reload]) =>
-      `The reload at ${formatTime(reload!.atMs)} failed; the old configuration stays: ${reload!.error}`,
-    next: () => "Find the mistake with `espalier check-config --config FILE`.",
+      `The reload at ${formatTime(reload!.atMs)} failed; the previous configuration stays active: ${reload!.error}`,
+    next: () => "Check the file with `espalier check-config --config FILE`.",
   }),
   rule({
     name: "restart_needed",
@@ -258,7 +258,7 @@ const rules = [
         found.map(({ router }) => router),
         "routers",
       )} ${found.length === 1 ? "is" : "are"} draining.`,
-    next: () => "Nothing, if you stopped it: it ends after its last answer.",
+    next: () => "After a deliberate stop, no action is needed: the router exits after its last answer.",
   }),
   rule({
     name: "starting_engines",
@@ -279,7 +279,7 @@ const rules = [
       `${few(
         found.map(({ key }) => key),
         "engines",
-      )} ${found.length === 1 ? "takes" : "take"} no requests: ${countStates(found)}.`,
+      )} ${found.length === 1 ? "accepts" : "accept"} no requests: ${countStates(found)}.`,
     next: (found) => nextForEngines(found),
   }),
   rule({
@@ -288,7 +288,7 @@ const rules = [
     level: "note",
     says: (_, { waiting }) =>
       `${count(Math.round(waiting), "request")} ${Math.round(waiting) === 1 ? "waits" : "wait"} for an engine.`,
-    next: () => "The engines are full: the queue takes what they cannot. Add engines if it stays.",
+    next: () => "The engines are saturated. Add engines if the queue persists.",
   }),
 ];
 
@@ -318,11 +318,11 @@ function modelsWithoutEngine(engines: readonly EngineRow[]): readonly string[] {
 /** What to do about engines, by the state that most of them are in. */
 function nextForEngines(engines: readonly EngineRow[]): string {
   const [[state] = ["down"]] = tally(engines);
-  if (state === "draining") return "Take them back with `espalier engines undrain ID` when the work on them is done.";
+  if (state === "draining") return "Undrain them with `espalier engines undrain ID` after maintenance.";
   if (state === "asleep") return "Wake them up (vLLM: `POST /wake_up`), or remove them.";
   if (state === "starting") return "Wait for the first health check; a failure shows its reason.";
   if (state === "unreachable") return "Check the address, and that the engine runs and listens there.";
-  if (state === "open") return "Read the engine's log. It gets one request at a time until it answers again.";
+  if (state === "open") return "Read the engine's log. The engine gets one request at a time until it recovers.";
   return "Restart the engine, and read its log. Its requests go to the others.";
 }
 

@@ -28,7 +28,7 @@ export interface PrefixRow {
 
 export interface PrefixHolder {
   readonly target: string;
-  /** Reported by the engine, estimated from requests sent there, or both. */
+  /** Reported by the engine, predicted from routed requests, or both. */
   readonly source: "fact" | "placement" | "both";
 }
 
@@ -112,7 +112,7 @@ export function modelsOf(
 export function classesText({ by }: PrefixUsers): string {
   const counts = new Map<string, number>();
   for (const { class: name, requests } of by) {
-    const key = name ?? "never queued";
+    const key = name ?? "not queued";
     counts.set(key, (counts.get(key) ?? 0) + requests);
   }
   const sorted = [...counts].sort(([, one], [, other]) => other - one);

@@ -31,7 +31,7 @@ export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">
   return rows.map((row) => ({ ...row, share: all > 0 ? row.blocks / all : 0 }));
 }
 
-/** `facts`: reported by the engine; `placements`: estimated from requests sent there. */
+/** `facts`: reported by the engine; `placements`: predicted from routed requests. */
 function sourceOf(facts: number, placed: number): "facts" | "placements" | "nothing" {
   if (facts > 0) return "facts";
   return placed > 0 ? "placements" : "nothing";
@@ -54,7 +54,7 @@ function healthOf(
   if (state === "unreachable") return { health: "unreachable", note: reason || "no answer" };
   if (state !== "up") return { health: "down", note: reason || state };
   if (breaker !== "closed") return { health: "open", note: breakerReason || `circuit breaker ${breaker}` };
-  if (isAsleep) return { health: "asleep", note: "its metrics say so" };
+  if (isAsleep) return { health: "asleep", note: "reported by its metrics" };
   return draining ? { health: "draining", note: "by an operator" } : { health: "up", note: "" };
 }
 

@@ -110,7 +110,7 @@ export function takeoverOutcome({ sessions, cameBack }: Takeover): "none" | "wai
 
 /** What became of the sessions of a router that is gone. */
 export function takeoverText({ sessions, cameBack, keptEngine }: Takeover): string {
-  if (sessions === 0) return "It served no session seen here.";
-  const back = `${cameBack} of its ${sessions} sessions have come back elsewhere`;
-  return cameBack === 0 ? `${back} so far.` : `${back}, ${keptEngine} of these to the same engine.`;
+  if (sessions === 0) return "No session of this router was seen.";
+  const back = `${cameBack} of its ${sessions} sessions resumed on other routers`;
+  return cameBack === 0 ? `${back} so far.` : `${back}, ${keptEngine} of these on the same engine.`;
 }

@@ -29,7 +29,7 @@ export function createDecisions(hueOf: (name: string) => string): Part<Decisions
   return {
     node,
     update({ decisions, skipped }) {
-      setText(aside, isPaused ? "paused while you look" : skipped > 0 ? `${skipped} skipped` : "newest first");
+      setText(aside, isPaused ? "paused" : skipped > 0 ? `${skipped} skipped` : "newest first");
       if (!isPaused) show(decisions.slice(0, shownDecisions));
     },
   };

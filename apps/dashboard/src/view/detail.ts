@@ -116,9 +116,9 @@ function createEnginePage(hueOf: (name: string) => string): Part<KeyedState> {
     {},
     head.node,
     section("State", facts.node),
-    section("If it were drained", loss),
-    section("Latest decisions for it", noDecision, decisions),
-    section("Shared prefixes that it has", noPrefix, prefixes),
+    section("Effect of a drain", loss),
+    section("Latest decisions", noDecision, decisions),
+    section("Cached shared prefixes", noPrefix, prefixes),
   );
   return {
     node,
@@ -126,15 +126,15 @@ function createEnginePage(hueOf: (name: string) => string): Part<KeyedState> {
       const row = engines.find((engine) => engine.key === key);
       setText(head.name, key);
       setAttribute(head.node, "data-health", row?.health ?? "down");
-      setText(head.state, row ? healthText[row.health] : "not known to this router");
+      setText(head.state, row ? healthText[row.health] : "unknown to this router");
       facts.update(row ? engineFacts(row) : []);
       setText(loss, row ? drainText(row, rows, sessions) : "");
       const own = all.filter(({ target, prefillEngine }) => target === key || prefillEngine === key);
       showDecisions(own.slice(0, shownDecisions));
-      setText(noDecision, own.length === 0 ? "None among the latest." : "");
+      setText(noDecision, own.length === 0 ? "No recent decision." : "");
       const held = rows.filter(({ holders }) => holders.some(({ target }) => target === key));
       showPrefixes(held.slice(0, shownPrefixes));
-      setText(noPrefix, held.length === 0 ? "None of those that the tree shows." : "");
+      setText(noPrefix, held.length === 0 ? "No prefix in the tree." : "");
     },
   };
 }
@@ -143,20 +143,20 @@ function engineFacts(row: EngineRow): readonly Fact[] {
   const count = (value: number | null): string => (value === null ? unknown : formatCount(value));
   const capacity = row.capacity === null ? "" : ` of ${formatShort(row.capacity)}`;
   return [
-    ...(row.note === "" ? [] : [["Why", row.note] as const]),
+    ...(row.note === "" ? [] : [["Reason", row.note] as const]),
     ["Models", row.models.join(", ") || unknown],
     ["Role", row.role],
     ["Region", row.region ?? unknown],
-    ["Round trip to it", row.networkMs === 0 ? "< 1 ms" : formatMs(row.networkMs)],
+    ["Round trip", row.networkMs === 0 ? "< 1 ms" : formatMs(row.networkMs)],
     ["In flight, all routers", formatCount(row.inFlight)],
-    ["Running, by its metrics", count(row.running)],
-    ["Waiting, by its metrics", count(row.waiting)],
-    ["Prompt tokens to compute", formatCount(row.pendingPrefillTokens)],
+    ["Running (engine metrics)", count(row.running)],
+    ["Waiting (engine metrics)", count(row.waiting)],
+    ["Pending prefill tokens", formatCount(row.pendingPrefillTokens)],
     ["KV memory in use", row.kvUse === null ? unknown : formatShare(row.kvUse)],
     ["Cached blocks", `${formatShort(row.blocks)}${capacity}`],
     ["Share of known blocks", formatShare(row.share)],
-    ["Blocks are", blockSourceText[row.source]],
-    ["Events read by", row.owner ?? unknown],
+    ["Block source", blockSourceText[row.source]],
+    ["Feed owner", row.owner ?? unknown],
     ["Feed", row.quality ?? unknown],
   ];
 }
@@ -164,11 +164,11 @@ function engineFacts(row: EngineRow): readonly Fact[] {
 /** What a drain would cost, in words. */
 function drainText(row: EngineRow, rows: readonly PrefixRow[], sessions: Sessions): string {
   const { prefixes, tokens, sessions: moved } = drainLossOf(row.key, rows, sessions);
-  const running = `${formatCount(row.inFlight)} ${row.inFlight === 1 ? "request" : "requests"} in flight would be finished`;
+  const running = `${formatCount(row.inFlight)} ${row.inFlight === 1 ? "request" : "requests"} in flight would finish`;
   const cache =
     prefixes === 0
-      ? "no shared prefix would be lost: other engines have them all"
-      : `${formatShort(tokens)} tokens of ${formatCount(prefixes)} shared ${prefixes === 1 ? "prefix" : "prefixes"}, which no other engine has, would be computed again`;
+      ? "no shared prefix would be lost: other engines cache all of them"
+      : `${formatShort(tokens)} tokens of ${formatCount(prefixes)} shared ${prefixes === 1 ? "prefix" : "prefixes"}, cached on no other engine, would be recomputed`;
   return `${running}, ${formatCount(moved)} ${moved === 1 ? "session" : "sessions"} would move, and ${cache}.`;
 }
 
@@ -193,9 +193,9 @@ function createDecisionPage(hueOf: (name: string) => string, ask: Questions): Pa
     "article",
     {},
     head.node,
-    section("The decision", element("p", { class: "lead" }, engine), facts.node),
+    section("Decision", element("p", { class: "lead" }, engine), facts.node),
     section("Why", why.node),
-    section("Its session", steps),
+    section("Session", steps),
     form.node,
   );
   let known: Decision | undefined;
@@ -206,7 +206,7 @@ function createDecisionPage(hueOf: (name: string) => string, ask: Questions): Pa
       known =
         decisions.find((one) => decisionKey(one) === key) ?? (known && decisionKey(known) === key ? known : undefined);
       setText(head.name, known ? `Decision at ${formatTime(known.atMs)}` : "Decision");
-      setText(head.state, known ? `by ${known.router}` : "no longer among the latest");
+      setText(head.state, known ? `by ${known.router}` : "no longer in the log");
       facts.update(known ? decisionFacts(known) : []);
       setText(engine, known ? known.target : "");
       setAttribute(engine, "href", known ? detailLink("engine", known.target) : false);
@@ -227,7 +227,7 @@ function createWhy(past: AskPast): Part<string> {
     update(requestId) {
       if (requestId === "" || requestId === asked) return;
       asked = requestId;
-      node.replaceChildren(element("p", { class: "soft" }, `Asking about request ${requestId} …`));
+      node.replaceChildren(element("p", { class: "soft" }, `Loading request ${requestId} …`));
       void past(requestId)
         .then((answer) => readPastRequest(answer).map(pastOf))
         .catch((error: unknown) => [
@@ -282,14 +282,14 @@ function decisionFacts(decision: Decision): readonly Fact[] {
     ["Policy", policy],
     ["Model", model],
     ["Prompt", `${formatCount(promptTokens)} tokens`],
-    ["Cached there", `${formatCount(matchedTokens)} tokens, ${formatShare(matchedShare(decision))}`],
+    ["Cached on the engine", `${formatCount(matchedTokens)} tokens, ${formatShare(matchedShare(decision))}`],
     ...(pull
       ? [["Fetched from", `${pull.from}: ${formatCount(pull.tokens)} tokens, ${formatMs(pull.ms)}`] as const]
       : []),
-    ["Waited in the queue", formatMs(queuedMs)],
+    ["Queueing time", formatMs(queuedMs)],
     ["Attempt", String(attempt)],
-    ["Prompt computed by", prefillEngine ?? "the same engine"],
-    ["Class", className ?? "never queued"],
+    ["Prefill engine", prefillEngine ?? "the same engine"],
+    ["Class", className ?? "not queued"],
     ["Session", session ?? "none"],
   ];
 }
@@ -301,7 +301,7 @@ function createExplainForm(explain: AskExplain): Part<string> {
   const wrong = element("p", { class: "wrong", role: "alert" });
   const answer = element("div", { "aria-live": "polite" });
   const hint =
-    "Routers keep no prompts. Paste the request as a client sends it: the router says where it would go now, and why. Nothing is sent to an engine.";
+    "Routers do not store prompts. Paste a client's request to see where it would be routed now, and why. No engine receives the request.";
   const form = element(
     "form",
     { class: "explain" },
@@ -347,11 +347,11 @@ function explanationOf({
   candidates,
   excluded,
 }: Explanation): HTMLElement {
-  const chosen = choice === null ? "No engine can take it." : `${choice}: ${reasonName(reason)}`;
+  const chosen = choice === null ? "No engine is eligible." : `${choice}: ${reasonName(reason)}`;
   const looked = blocks === null ? "" : `, ${formatCount(blocks)} blocks looked up`;
   const where = router === "" ? "" : ` at ${router}`;
   const about = `${formatCount(promptTokens)} tokens${looked}; policy ${policy}${where}`;
-  const heads = ["Engine", "Chance", "Cost", "In flight", "Known blocks", "Parts of the cost"];
+  const heads = ["Engine", "Probability", "Cost", "In flight", "Known blocks", "Cost terms"];
   const rows = candidates.slice(0, shownCandidates).map((candidate) => candidateRow(candidate, choice));
   return element(
     "div",
@@ -365,7 +365,7 @@ function explanationOf({
 
 function excludedList(lines: readonly string[]): readonly HTMLElement[] {
   if (lines.length === 0) return [];
-  return [element("h4", {}, "Left out"), element("ul", {}, ...lines.map((line) => element("li", {}, line)))];
+  return [element("h4", {}, "Excluded"), element("ul", {}, ...lines.map((line) => element("li", {}, line)))];
 }
 
 function candidateRow(candidate: ExplainedCandidate, choice: string | null): HTMLElement {

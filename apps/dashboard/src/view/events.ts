@@ -28,7 +28,7 @@ export function createEvents(): Part<EventsState> {
       if (events.length === latest.length && events.every((each, at) => each === latest[at])) return;
       latest = events;
       const lines = eventLines(events);
-      setText(note, lines.length === 0 ? "none in 15 minutes" : "15 minutes");
+      setText(note, lines.length === 0 ? "no event in 15 minutes" : "15 minutes");
       show(lines.slice(0, shownLines));
     },
   };

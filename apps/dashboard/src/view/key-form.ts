@@ -22,7 +22,7 @@ export function createKeyForm(onKey: () => void) {
     element(
       "p",
       { class: "soft" },
-      "This router asks for the key of its configuration (admin.key). It is kept in this tab only.",
+      "This router requires its admin key (admin.key). The key is stored in this tab only.",
     ),
     // Password managers keep keys by a name.
     element("input", { type: "text", autocomplete: "username", value: "admin", hidden: true }),

@@ -103,7 +103,7 @@ export function createPlots(): Part<Series> {
 }
 
 function createPlot(kind: PlotKind): Part<Series> {
-  const canvas = element("div", { class: "plot", role: "img", "aria-label": `${kind.title}: no figures yet` });
+  const canvas = element("div", { class: "plot", role: "img", "aria-label": `${kind.title}: no data yet` });
   const figures = element("p", { class: "figures" });
   const { node } = panel(kind.title, "chart", figures, canvas);
   const values = kind.lines.map(({ label, variable }) => {

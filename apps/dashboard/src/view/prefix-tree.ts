@@ -21,8 +21,8 @@ export const wholeTree = "all";
 
 const sourceWords: Readonly<Record<PrefixHolder["source"], string>> = {
   fact: "reported by the engine",
-  placement: "sent there, not reported yet",
-  both: "sent there, and reported by the engine",
+  placement: "predicted, not reported yet",
+  both: "predicted and reported by the engine",
 };
 
 const lineHeightPx = 24;
@@ -78,7 +78,7 @@ export function createPrefixTree(hueOf: (name: string) => string): Part<PrefixTr
 }
 
 function asideText(isBelow: boolean, count: number): string {
-  if (isBelow) return count > 0 ? `${count} shared below it` : "nothing shared below it";
+  if (isBelow) return count > 0 ? `${count} shared below` : "no shared prefix below";
   if (count === 0) return "no shared prefixes yet";
   return count === 1 ? "1 shared prefix" : `the ${count} largest`;
 }
@@ -96,14 +96,14 @@ function showChosen(node: HTMLElement, { path, rows, engines, sessions }: Prefix
   const classes = classesText(users);
   const asked =
     users.requests === 0
-      ? `No request for it since ${formatTime(users.sinceMs)}.`
+      ? `No request since ${formatTime(users.sinceMs)}.`
       : `${formatCount(users.requests)} ${users.requests === 1 ? "request" : "requests"} since ${formatTime(users.sinceMs)}: ${classes}.`;
   const model = modelsOf(row, engines).join(", ");
   const only = holders[0];
   const drain =
     holderCount === 1 && only
-      ? `Only ${only.target} has it: a drain loses ${formatShort(drainLossOf(only.target, rows, sessions).tokens)} tokens.`
-      : `${formatCount(holderCount)} engines have it: a drain of one loses nothing.`;
+      ? `Cached only on ${only.target}: a drain loses ${formatShort(drainLossOf(only.target, rows, sessions).tokens)} tokens.`
+      : `Cached on ${formatCount(holderCount)} engines: a drain of one loses nothing.`;
   const key = JSON.stringify([model, asked, drain, holders.map(({ target }) => target), users.sessions]);
   if (node.dataset.key === key) return;
   node.dataset.key = key;
@@ -135,9 +135,9 @@ function legend(): HTMLElement {
   return element(
     "p",
     { class: "soft legend" },
-    element("span", {}, "Length: tokens. Thickness: engines. Choose a branch to see who uses it."),
+    element("span", {}, "Length: tokens. Thickness: engines. Select a branch to see its users."),
     entry("both", "reported by the engine"),
-    entry("placement", "sent there, not reported yet"),
+    entry("placement", "predicted, not reported yet"),
   );
 }
 

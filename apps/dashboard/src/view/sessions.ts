@@ -25,7 +25,7 @@ export function createSessions(hueOf: (name: string) => string): Part<SessionsSt
   const legend = element(
     "p",
     { class: "soft legend" },
-    "Colour: engine. Number: router, as listed. Framed: a change of engine.",
+    "Color: engine. Number: router in the list. Frame: change of engine.",
   );
   const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Sessions" });
   scroll.append(takeovers, list);

@@ -128,7 +128,7 @@ const farMs = 3;
 
 export const blockSourceText: Readonly<Record<EngineRow["source"], string>> = {
   facts: "reported by the engine",
-  placements: "estimated from requests sent there",
+  placements: "predicted from routed requests",
   nothing: "no data yet",
 };
 
@@ -190,7 +190,7 @@ function createRefusedRow({ address, isByUs, reason, detail }: RefusedLink): Par
 }
 
 function createRouterRow({ router }: RouterRow): Part<RouterRow> {
-  const number = element("span", { class: "number", title: "In the list of sessions" });
+  const number = element("span", { class: "number", title: "Number in the session list" });
   const link = element("a", { class: "name" }, router);
   const state = element("span", { class: "state" });
   const figures = element("span", { class: "soft figures" });
@@ -236,8 +236,8 @@ const stateText: Readonly<Record<RouterRow["state"], string>> = {
 function differenceText({ version, differs }: RouterRow): readonly string[] {
   const sections = differs.filter((name) => name !== "version");
   const parts = [
-    ...(differs.includes("version") ? [`its version, ${version}`] : []),
-    ...(sections.length > 0 ? [`its settings of ${sections.join(", ")}`] : []),
+    ...(differs.includes("version") ? [`version (${version})`] : []),
+    ...(sections.length > 0 ? [`settings (${sections.join(", ")})`] : []),
   ];
   return parts.length > 0 ? [`differs in ${parts.join(" and ")}`] : [];
 }
@@ -254,22 +254,22 @@ function figuresOf({
 }: RouterRow): string {
   if (lost) return `lost at ${formatTime(lost.sinceMs)}${lost.address ? ` · last at ${lost.address}` : ""}`;
   if (state === "gone") return hasOthers ? "its sessions continue on other routers" : "no router answers";
-  const parts: string[] = isSource ? ["this page reads it"] : [];
+  const parts: string[] = isSource ? ["source of this page"] : [];
   if (requestsPerS !== null) parts.push(`${formatRate(requestsPerS)} req/s`);
   if (inFlight !== null) parts.push(`${formatCount(inFlight)} in flight`);
   if (lagMs !== null) parts.push(`lag ${lagMs === 0 ? "< 3 ms" : formatMs(lagMs)}`);
   else if (roundTripMs !== null) parts.push(`round trip ${roundTripMs === 0 ? "< 3 ms" : formatMs(roundTripMs)}`);
-  return parts.join(" · ") || "not followed by this page";
+  return parts.join(" · ") || "no data";
 }
 
 /** The command that kills a router of a demonstration. */
 function createKillHelp(router: string): Part<string | null> {
   const code = element("code");
   const copy = element("button", { type: "button", class: "copy" }, "Copy");
-  const summary = element("summary", {}, "How to kill it");
-  const text = element("p", { class: "soft" }, "In a shell on this machine; then watch its sessions:");
+  const summary = element("summary", {}, "Kill command");
+  const text = element("p", { class: "soft" }, "Run in a shell on this machine and watch the sessions:");
   const node = element("details", { class: "kill" }, summary, text, element("div", { class: "command" }, code, copy));
-  setAttribute(summary, "aria-label", `How to kill it: ${router}`);
+  setAttribute(summary, "aria-label", `Kill command: ${router}`);
   copy.addEventListener("click", () => {
     void navigator.clipboard.writeText(code.textContent ?? "").then(() => setText(copy, "Copied"));
   });

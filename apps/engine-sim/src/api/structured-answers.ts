@@ -98,8 +98,8 @@ function instanceOf(schema: JsonObject, seed: number, field: string): string {
   try {
     written = JSON.stringify(generateSync(schema as JsonSchema, { seed, alwaysFakeOptionals: true }));
   } catch (error) {
-    throw new ApiError(400, `The schema cannot be followed: ${error instanceof Error ? error.message : error}`, field);
+    throw new ApiError(400, `Unsupported schema: ${error instanceof Error ? error.message : error}`, field);
   }
   if (written !== undefined && written.length <= maxLength) return written;
-  throw new ApiError(400, `What the schema asks for is longer than ${maxLength} characters.`, field);
+  throw new ApiError(400, `The schema's shortest answer exceeds ${maxLength} characters.`, field);
 }

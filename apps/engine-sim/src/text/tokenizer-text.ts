@@ -80,9 +80,7 @@ function createTokenizerText(files: TokenizerFiles, { clock, dialect, logger }: 
   };
   const { words, isRoundTrip } = chooseWords(names.values(), probe);
   if (!isRoundTrip)
-    logger.warn(
-      "the chat template changes answers: they have other tokens when they come back as the assistant's turn",
-    );
+    logger.warn("the chat template changes answers: their tokens differ when sent back as an assistant turn");
   return {
     chat,
     text,

@@ -79,7 +79,7 @@ async function openKvLink(source: KvSource, { signal, death, over }: LinkEvents)
     const tokens = await readTokens(response);
     const whenBroken = (listener: (reason: string) => void): void => {
       response.on("close", () => {
-        if (!isDone) listener("the connection to the other engine broke");
+        if (!isDone) listener("connection to the peer engine lost");
       });
     };
     return { tokens, done, whenBroken };
@@ -110,7 +110,7 @@ function readTokens(response: IncomingMessage): Promise<Uint32Array> {
     const finish = (): void => {
       const bytes = Buffer.concat(chunks);
       if (!isGood) reject(new Error(bytes.toString("utf8", 0, maxReasonBytes)));
-      else if (bytes.length < wantedBytes) reject(new Error("the transfer broke"));
+      else if (bytes.length < wantedBytes) reject(new Error("transfer interrupted"));
       else resolve(new Uint32Array(Uint8Array.from(bytes.subarray(0, wantedBytes)).buffer));
     };
     response.on("data", (chunk: Buffer) => {

@@ -74,7 +74,7 @@ async function answerClaim(
   { ticket, engineId: wantedId, waits }: JsonObject,
 ): Promise<void> {
   if (typeof ticket !== "string") throw new ApiError(400, "a claim needs a ticket");
-  if (typeof wantedId === "string" && wantedId !== engineId()) throw new Error(`engine ${wantedId} is not here`);
+  if (typeof wantedId === "string" && wantedId !== engineId()) throw new Error(`unknown engine ${wantedId}`);
   let isClaimed = false;
   let isOver = request.socket.destroyed;
   response.on("close", () => {

@@ -104,9 +104,9 @@ export class ExportTable {
    */
   async claim(ticket: string, waits: boolean): Promise<KvClaim> {
     const known = this.#entries.get(ticket);
-    if (!known && !waits) throw new Error(`there is nothing for ${ticket}`);
+    if (!known && !waits) throw new Error(`unknown ticket ${ticket}`);
     const entry = known ?? this.#open(ticket, "asked");
-    if (entry.isClaimed) throw new Error(`${ticket} is being fetched already`);
+    if (entry.isClaimed) throw new Error(`${ticket} is already being fetched`);
     entry.isClaimed = true;
     entry.joined.resolve();
     if (entry.phase === "held") entry.cancelTimer?.();
@@ -127,8 +127,7 @@ export class ExportTable {
     if (!entry?.isClaimed) return;
     this.totals.lost++;
     entry.isClaimed = false;
-    if (entry.afterLoss === "drop" || entry.phase === "asked")
-      this.#end(entry, "the engine that fetches might be dead");
+    if (entry.afterLoss === "drop" || entry.phase === "asked") this.#end(entry, "the fetching engine is lost");
     else this.#restartTimer(entry);
   }
 
@@ -136,7 +135,7 @@ export class ExportTable {
   clear(): void {
     for (const entry of [...this.#entries.values()]) {
       entry.offer = undefined;
-      this.#end(entry, "the engine has started over");
+      this.#end(entry, "the engine restarted");
     }
   }
 
@@ -148,7 +147,7 @@ export class ExportTable {
   }
 
   #open(ticket: string, phase: ExportState["phase"]): Entry {
-    if (this.#entries.size >= maxExports) throw new RangeError(`more than ${maxExports} prompts are for other engines`);
+    if (this.#entries.size >= maxExports) throw new RangeError(`more than ${maxExports} prompts exported`);
     const entry: Entry = {
       ticket,
       phase,

@@ -152,7 +152,7 @@ function describeExcluded(excluded: Explanation["excluded"], count = excluded.le
   if (excluded.length === 0) return [];
   const lines = excluded.map(({ key, reasons }) => `  ${key}: ${reasons.join("; ")}`);
   if (count > excluded.length) lines.push(`  and ${count - excluded.length} more`);
-  return [`left out\n${wrapText(lines.join("\n"), 4)}\n`];
+  return [`excluded\n${wrapText(lines.join("\n"), 4)}\n`];
 }
 
 /** Says which engine would get a request and why, for people. */

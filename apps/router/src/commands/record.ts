@@ -70,7 +70,7 @@ async function record(flags: RecordFlags): Promise<void> {
     writeNote(`stopped early: the limit is ${recordLimits.requests} requests or ${recordLimits.bytes / 1e9} GB`);
   if (json) writeJson({ file: out, ...recording, ...fleet });
   else if (requests > 0) {
-    const left = skipped === 0 ? "" : `, ${skipped} left out`;
+    const left = skipped === 0 ? "" : `, ${skipped} skipped`;
     writeResult(`${requests} requests in ${out} (${(statSync(out).size / 1e6).toFixed(1)} MB)${left}`);
     if (models.length > 1)
       writeNote(`models ${models.join(", ")}: record one of them with --model to simulate its engines`);

@@ -23,7 +23,7 @@ export function registerTop(program: Command): void {
         "requests per second, time to first byte and per output token, goodput. Includes the peers of the given router. " +
         "Press q to quit.",
     )
-    .option("--once", "print one frame of one second; implied if the output is no terminal");
+    .option("--once", "print one frame of one second; implied if the output is not a terminal");
   addAdminOptions(command).action(async (flags: TopFlags) => {
     if (flags.json && !flags.once) throw new UsageError("--json needs --once");
     const signal = abortOnSignal();

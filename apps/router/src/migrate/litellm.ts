@@ -82,14 +82,14 @@ function translateModels({ model_list: list, router_settings: settings }: JsonOb
     const { model_name: name } = isJsonObject(entry) ? entry : {};
     const { model: written, api_base: base, api_key: key } = params;
     if (typeof name !== "string" || typeof written !== "string") {
-      translation.missing(path, "it has no model_name, or no model", "look for a mistake");
+      translation.missing(path, "it has no model_name, or no model", "check the spelling");
       continue;
     }
     const [, provider = "", model = written] = /^([^/]+)\/(.*)$/s.exec(written) ?? [];
     const isEngine = typeof base === "string" && (provider === "" || engineProviders.includes(provider));
     const cloud = Object.hasOwn(clouds, provider) ? clouds[provider] : undefined;
     if (isEngine && !/^https?:\/\//.test(base)) {
-      translation.missing([...path, "litellm_params", "api_base"], "it is no URL", "`engines[].url`");
+      translation.missing([...path, "litellm_params", "api_base"], "invalid URL", "`engines[].url`");
     } else if (isEngine) {
       engines.add(base.replace(/\/+$/, "").replace(/\/v1$/, ""));
       deployments.push({ name, model, weight: typeof params.weight === "number" ? params.weight : 1 });
@@ -123,7 +123,7 @@ function translateModels({ model_list: list, router_settings: settings }: JsonOb
   }
   if (unread.size > 0) {
     const theirs = `model_list[].litellm_params: ${[...unread].join(", ")}`;
-    const why = "an engine gets a request as it is, and there is no rate per minute";
+    const why = "requests reach engines unchanged; no rate limit per minute";
     translation.missing(theirs, why, "`admission`, `timeouts`, or the engine's own settings");
   }
   const all = new Set(deployments.map(({ model }) => model));

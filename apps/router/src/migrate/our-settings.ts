@@ -34,7 +34,7 @@ function schemaAt(path: string): JsonObject | undefined {
  */
 export function ourSetting(path: string): OurSetting {
   const schema = schemaAt(path);
-  if (!schema) throw new Error(`${path} is no setting`);
+  if (!schema) throw new Error(`unknown setting ${path}`);
   const { type, minimum, maximum, pattern } = longForm(schema);
   const isDuration = typeof pattern === "string" && pattern.includes("(ms|s|m|h)");
   const plain = type === "string" ? (isDuration ? "duration" : "text") : type === "array" ? "list" : "other";

@@ -209,7 +209,7 @@ export class ProcessGroup {
     if (clock.nowMs() - slot.startedMs >= stayedMs) slot.restarts = 0;
     const delayMs = Math.round(backoffDelayMs(slot.restarts, restartBackoff, random));
     slot.restarts += 1;
-    logger.error("a process ended; it is started again", { process: slot.index + 1, ...end, delayMs });
+    logger.error("a process ended; restarting", { process: slot.index + 1, ...end, delayMs });
     slot.cancelRestart = scheduler.after(delayMs, () => this.#launch(slot));
   }
 

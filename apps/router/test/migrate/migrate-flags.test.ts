@@ -15,7 +15,7 @@ import { temporaryFile } from "../temporary.ts";
 const routers = foreignRouters();
 const routerOf = (name: string): FlagRouter => {
   const router = routers[name];
-  if (!router) throw new Error(`there is no router ${name}`);
+  if (!router) throw new Error(`unknown router ${name}`);
   return router;
 };
 const [sglangRouter, smg, vllmRouter, productionStack] = [

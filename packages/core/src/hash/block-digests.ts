@@ -57,7 +57,7 @@ const { contentsAt, chainAt, valueAt } = kernelMemory;
  */
 export function addContentKey(contents: Uint32Array, block: number, key: string): void {
   if (!Number.isInteger(block) || block < 0 || 2 * block + 1 >= contents.length) {
-    throw new RangeError(`there is no block ${block} in ${contents.length} words`);
+    throw new RangeError(`no block ${block} in ${contents.length} words`);
   }
   const { low, high } = hashOf(key);
   const { words, mixContents } = hashKernel();

@@ -138,9 +138,7 @@ describe("keys of blocks", () => {
     [2, 4],
     [0.5, 4],
   ])("a key for block %d of %i words is refused", (block, words) => {
-    expect(() => addContentKey(new Uint32Array(words), block, "key")).toThrow(
-      `there is no block ${block} in ${words} words`,
-    );
+    expect(() => addContentKey(new Uint32Array(words), block, "key")).toThrow(`no block ${block} in ${words} words`);
   });
 
   test("of an odd number of words the last is no block", () => {

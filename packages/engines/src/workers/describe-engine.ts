@@ -28,7 +28,7 @@ const targetDescription = closed(
         prefix_queries: nullable(Type.Number()),
         prefix_hits: nullable(Type.Number()),
       },
-      { description: "Null if the engine's metrics lack it." },
+      { description: "Value from the engine's metrics; null if missing." },
     ),
     adapters: nullable(
       closed({

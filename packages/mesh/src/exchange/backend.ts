@@ -37,7 +37,7 @@ export const memberDescription = closed({
   epoch: Type.Integer(),
   state: Type.Unsafe<Member["state"]>(Type.String()),
   isDraining: Type.Boolean(),
-  region: nullable(Type.String(), { description: "Where it says that it is." }),
+  region: nullable(Type.String(), { description: "Advertised region." }),
   address: nullable(Type.String()),
   isLinked: Type.Boolean(),
   roundTripMs: nullable(Type.Number()),

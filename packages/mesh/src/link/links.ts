@@ -362,7 +362,7 @@ export interface RejectedPeer {
 
 /** A handshake that one of both ends refuses, perhaps again and again. */
 export const refusedPeer = closed({
-  address: Type.String({ description: "What this router dialed, or the host that dialed it." }),
+  address: Type.String({ description: "Address that this router dialed, or host that dialed this router." }),
   by: Type.Enum(["self", "peer"]),
   reason: Type.Unsafe<Rejection["reason"]>(Type.String()),
   detail: Type.String(),

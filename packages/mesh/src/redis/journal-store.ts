@@ -187,7 +187,7 @@ export class JournalStore {
   }
 
   #apply(piece: unknown): void {
-    if (!Buffer.isBuffer(piece)) throw new RangeError("a piece of a journal is no bytes");
+    if (!Buffer.isBuffer(piece)) throw new RangeError("a piece of a journal is not a byte string");
     const outcome = this.#options.documents.apply(decodeStoredPiece(piece, this.#options.limits.maxPieceBytes));
     if (outcome === "gap") throw new RangeError("a piece of a journal is missing");
   }

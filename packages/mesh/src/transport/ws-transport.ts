@@ -251,7 +251,7 @@ function dialWebSocket(
   const { tls, scheduler, connectTimeoutMs, closeTimeoutMs, maxFrameBytes } = settings;
   const url = `${tls ? "wss" : "ws"}://${address}${meshPath}`;
   if (!URL.canParse(url) || new URL(url).pathname !== meshPath) {
-    scheduler.after(0, () => observer.closed({ kind: "error", code: 0, reason: `${address} is no address` }));
+    scheduler.after(0, () => observer.closed({ kind: "error", code: 0, reason: `${address} is not an address` }));
     return undefined;
   }
   const webSocket = new WebSocket(url, {

@@ -93,7 +93,7 @@ export function checkSettings({ classes, defaultClass, maxQueued, maxQueuedBytes
   if (classes.length === 0 || classes.length > maxClasses) throw new RangeError(`${classes.length} classes`);
   const names = new Set(classes.map(({ name }) => name));
   if (names.size < classes.length) throw new RangeError("two classes share a name");
-  if (!names.has(defaultClass)) throw new RangeError(`there is no class ${defaultClass}`);
+  if (!names.has(defaultClass)) throw new RangeError(`unknown class ${defaultClass}`);
   if (!(maxQueued >= 0 && maxQueuedBytes >= 0)) throw new RangeError("queue limits must be 0 or more");
   const shares = classes.reduce((sum, { share }) => sum + share, 0);
   if (!(shares <= 1 + 1e-9) || classes.some(({ share }) => !(share >= 0)))

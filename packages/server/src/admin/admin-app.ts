@@ -162,12 +162,12 @@ function registerRouter(app: FastifyInstance, dependencies: AdminDependencies): 
   });
   const request = {
     operationId: "pastRequest",
-    summary: "Past decision of any router in the mesh about a request, with the reason.",
+    summary: "Explain a past request: the decision of any router in the mesh, with the reason.",
     tags: ["router"],
     params: Type.Object({ id: Type.String({ description: "`x-request-id` of the answer to the request." }) }),
     response: {
       200: described(pastRequest),
-      404: error("Unknown to every router of the mesh."),
+      404: error("Request unknown in the mesh."),
       429: error("Too many concurrent lookups."),
     },
   };
@@ -199,12 +199,12 @@ function registerExplain(app: FastifyInstance, explain: Explain, maxBodyBytes: n
     );
     const schema = {
       operationId: "explain",
-      summary: "Engine that a request would go to, with the reason. Nothing is sent to an engine.",
+      summary: "Explain which engine a request would go to. No engine receives the request.",
       tags: ["router"],
       querystring: Type.Object({
         endpoint: Type.Optional(
           Type.String({
-            description: "`chat`, `completions`, `messages`, `responses`, or a path. Default: guessed from the body.",
+            description: "`chat`, `completions`, `messages`, `responses`, or a path. Default: derived from the body.",
           }),
         ),
       }),

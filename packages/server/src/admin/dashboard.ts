@@ -98,7 +98,9 @@ export function registerDashboard(app: FastifyInstance, routes: DashboardRoutes)
     summary: "Shared prompt prefixes and the engines that cache them.",
     tags: ["dashboard"],
     querystring: Type.Object({
-      below: Type.Optional(Type.String({ description: "Hash of a prefix: it comes first, its continuations follow." })),
+      below: Type.Optional(
+        Type.String({ description: "Hash of a prefix. The answer lists this prefix first, then its continuations." }),
+      ),
     }),
     response: { 200: described(prefixesReport), 400: error("`below` is not a hash.") },
   };
@@ -250,7 +252,7 @@ const toDashboard = { 302: bare("Redirect to `/dashboard/`.") };
 
 /** What is here: the dashboard for browsers, where there is one, else a few paths as text. */
 export function registerIndex(app: FastifyInstance, hasPage: boolean): void {
-  const schema = open("root", "Redirect of browsers to the dashboard, if enabled; otherwise a list of paths.", {
+  const schema = open("root", "List of paths; browsers are redirected to the dashboard, if enabled.", {
     ...{ 200: answer("List of paths.", Type.String(), "text/plain"), ...toDashboard },
   });
   app.get("/", { schema }, (request, reply) => {

@@ -217,7 +217,7 @@ export function registerDecisions(app: FastifyInstance, feed: DecisionFeed, sche
   const head = { "content-type": "text/event-stream; charset=utf-8", "x-accel-buffering": "no" };
   const schema = {
     operationId: "decisions",
-    summary: "Decisions from now on, as server-sent events named `decisions` with a `DecisionBatch` each.",
+    summary: "Live routing decisions: server-sent events named `decisions`, each with a `DecisionBatch`.",
     tags: ["dashboard"],
     response: {
       200: answer("Endless stream, with a comment every two seconds.", decisionBatch, "text/event-stream"),

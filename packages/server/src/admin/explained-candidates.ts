@@ -64,7 +64,7 @@ export const candidateReport = closed(
     facts: nullable(
       closed({
         /** Leading blocks of the prompt. */
-        blocks: record(Type.Integer(), { description: "By tier." }),
+        blocks: record(Type.Integer(), { description: "Blocks by tier." }),
         quality: feedQuality,
         feed: explainedFeed,
       }),

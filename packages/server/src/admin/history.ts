@@ -48,10 +48,13 @@ const columnNames = Object.keys(columns) as readonly Column[];
 const historyReport = closed(
   {
     nowMs: Type.Number({ description: "Router clock, in milliseconds since the Unix epoch." }),
-    atMs: Type.Array(Type.Number(), { description: "At most 900." }),
+    atMs: Type.Array(Type.Number(), {
+      description: "Times of the points, in milliseconds since the Unix epoch; at most 900.",
+    }),
     ...columns,
     goodput: Type.Array(goodputCounts, {
-      description: "Since the router's start: who has which objectives, at most 64 pairs of model and class.",
+      description:
+        "Requests that met or missed their objectives since the router's start, by model and class; at most 64 pairs.",
     }),
     events: Type.Array(fleetEvent, {
       description: "Events of engines and routers, at most 512, oldest first.",

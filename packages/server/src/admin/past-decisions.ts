@@ -216,7 +216,7 @@ function rivalOf(chosen: Candidate | undefined, others: readonly Candidate[]): C
 /** For example ": b was left out (class_partition)". */
 function besides([first, ...more]: PastDecision["excluded"]): string {
   if (!first) return "";
-  return `: ${first.key} was left out (${first.reason})${more.length > 0 ? `, and ${more.length} more` : ""}`;
+  return `: ${first.key} was excluded (${first.reason})${more.length > 0 ? `, and ${more.length} more` : ""}`;
 }
 
 function heldBy(promptTokens: number, held: number, byOther: number): string {

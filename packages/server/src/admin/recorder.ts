@@ -171,7 +171,7 @@ export function registerRecording(app: FastifyInstance, { recorder, logger, sche
   const head = { "content-type": "application/x-ndjson" };
   const schema = {
     operationId: "recording",
-    summary: "Finished requests from now on, without text, as `espalier record` writes them.",
+    summary: "Live finished requests, without text, in the format of `espalier record`.",
     tags: ["router"],
     headers: Type.Object({
       [saltHeader]: Type.String({

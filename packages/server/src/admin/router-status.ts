@@ -17,14 +17,16 @@ const requestTotals = closed(
     promptTokens: Type.Integer({ description: "Tokens, by the engines' usage reports." }),
     cachedTokens: Type.Integer(),
     completionTokens: Type.Integer(),
-    firstBytes: Type.Integer({ description: "Requests with a first content, and the sum of seconds until then." }),
+    firstBytes: Type.Integer({
+      description: "Requests with content; `firstByteS` is the sum of their times to first content, in seconds.",
+    }),
     firstByteS: Type.Number(),
     met: Type.Integer({ description: "Requests that met their objectives (`slo`)." }),
     missed: Type.Integer({
       description: "Requests that missed an objective or failed; client errors and cancellations are not counted.",
     }),
     streams: Type.Integer({
-      description: "Streams of more than one token, and the sum of their seconds per output token after the first.",
+      description: "Streams of more than one token; `tpotS` is the sum of their times per output token, in seconds.",
     }),
     tpotS: Type.Number(),
   },

@@ -71,7 +71,7 @@ export function namesInCode(schema: TSchema, [key, ...below]: readonly string[])
   if (key === undefined) return [];
   const shape = shapeOf(schema);
   const property = shape.form === "section" ? shape.properties[key] : undefined;
-  if (!property) throw new TypeError(`there is no setting ${key} here`);
+  if (!property) throw new TypeError(`unknown setting ${key}`);
   return [nameOf(key, property), ...namesInCode(property, below)];
 }
 

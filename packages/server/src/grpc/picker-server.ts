@@ -87,7 +87,7 @@ function answerHealth(call: GrpcCall, isReady: () => boolean): GrpcCallHandler {
     const { service = "" } = healthCheckRequest.decode(bytes);
     const isKnown = service === "liveness" || readyServices.has(service);
     if (!isKnown) {
-      call.end(grpcStatus.notFound, `There is no service ${JSON.stringify(service)}.`);
+      call.end(grpcStatus.notFound, `Unknown service ${JSON.stringify(service)}.`);
       return;
     }
     const status = service === "liveness" || isReady() ? servingStatus.serving : servingStatus.notServing;

@@ -16,7 +16,7 @@ const errorBody = closed(
 export const answer = (description: string, schema: TSchema, type = "application/json") => ({
   ...{ description, content: { [type]: { schema } } },
 });
-export const described = (schema: TSchema) => answer("As described.", schema);
+export const described = (schema: TSchema) => answer("Success.", schema);
 export const error = (description: string) => answer(description, errorBody);
 /** An answer without a body. */
 export const bare = (description: string) => ({ description, type: "null" });

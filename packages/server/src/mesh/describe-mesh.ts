@@ -15,7 +15,7 @@ export const meshDescription = closed(
   {
     backend: Type.Enum(["peers", "redis"]),
     cluster: Type.String(),
-    events: Type.String({ description: "Readers of the engines' KV events." }),
+    events: Type.String({ description: "`mesh.events`." }),
     router: Type.String(),
     epoch: Type.Integer({ description: "Epoch of this router process." }),
     region: nullable(Type.String(), { description: "`mesh.region`." }),
@@ -69,7 +69,7 @@ export const meshDescription = closed(
         blocks: nullable(Type.Integer()),
         digest: nullable(Type.String()),
       }),
-      { description: "At most 1,024." },
+      { description: "Targets with cache state; at most 1,024." },
     ),
   },
   { title: "Mesh" },

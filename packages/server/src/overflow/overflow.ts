@@ -34,7 +34,7 @@ export const overflowStatus = closed({
   api: Type.Enum(["openai", "anthropic"]),
   /** As engines name them. */
   models: Type.Array(Type.String()),
-  inFlight: Type.Integer({ description: "Requests of this router." }),
+  inFlight: Type.Integer({ description: "Requests in flight from this router." }),
   spent: closed(
     { hour: Type.Number(), day: Type.Number() },
     { description: "Mesh-wide spend in the current hour and day (UTC)." },

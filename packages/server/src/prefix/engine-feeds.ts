@@ -50,7 +50,7 @@ export const feedReport = Type.Object(
     reason: Type.String(),
     role: nullable(Type.String(), { description: "Role of this router: owner or backup." }),
     owner: nullable(Type.String(), { description: "Router that reads the feed." }),
-    blocks: record(Type.Integer(), { description: "By tier." }),
+    blocks: record(Type.Integer(), { description: "Blocks by tier." }),
     floatingBlocks: Type.Integer(),
     rank: Type.Optional(
       Type.Integer({ description: "Rank by the engine's numbering; absent for an engine with one rank." }),

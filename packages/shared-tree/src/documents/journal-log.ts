@@ -118,7 +118,7 @@ function readClaim(fields: Readonly<Record<string, unknown>>): FeedClaim {
 }
 
 function asRecord(value: unknown): Readonly<Record<string, unknown>> {
-  if (typeof value !== "object" || value === null) throw new RangeError("a statement that is no object");
+  if (typeof value !== "object" || value === null) throw new RangeError("the statement is not an object");
   return value as Readonly<Record<string, unknown>>;
 }
 

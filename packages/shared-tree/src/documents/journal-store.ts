@@ -270,7 +270,7 @@ export class Journals {
 
   #begin(origin: Origin): JournalDocument {
     const name = journalName(this.#pool, origin);
-    if (parseJournalName(this.#pool, name) === undefined) throw new RangeError(`${name} is no name of a journal`);
+    if (parseJournalName(this.#pool, name) === undefined) throw new RangeError(`${name} is not a journal name`);
     return new JournalDocument(name, origin, true);
   }
 

@@ -180,7 +180,7 @@ function readTimestamp(reader: ByteReader, flags: number, state: ReadState): num
 
 function checkNumber(value: number): number {
   if (!(Number.isInteger(value) && value >= 0 && value < maxNumber)) {
-    throw new RangeError(`${value} is no number of an entry`);
+    throw new RangeError(`${value} is not an entry number`);
   }
   return value;
 }

@@ -27,8 +27,8 @@ interface OpenLoopOptions {
 export function createOpenLoop(options: OpenLoopOptions): Workload {
   const { seed, startsPerS, scriptOf, limits, burst = 1 } = options;
   const perS = typeof startsPerS === "number" ? () => startsPerS : startsPerS;
-  if (!(perS(0) > 0)) throw new RangeError(`${perS(0)} is no rate of arrivals`);
-  if (!(Number.isInteger(burst) && burst >= 1)) throw new RangeError(`${burst} is no number of sessions`);
+  if (!(perS(0) > 0)) throw new RangeError(`${perS(0)} is not a valid arrival rate`);
+  if (!(Number.isInteger(burst) && burst >= 1)) throw new RangeError(`${burst} is not a valid number of sessions`);
   if (limits.requests === undefined && limits.durationS === undefined) throw new RangeError("arrivals need a limit");
   const meanGapMs = (session: number): number => (1_000 * burst) / perS(session);
   const gaps = (): Random => createSeededRandom(seed);

@@ -49,7 +49,7 @@ interface TraceStartsOptions extends TraceClientsOptions {
  */
 export function createTraceStarts(options: TraceStartsOptions): Workload {
   const { seed, startsPerS } = options;
-  if (!(startsPerS > 0)) throw new RangeError(`${startsPerS} is no rate of sessions`);
+  if (!(startsPerS > 0)) throw new RangeError(`${startsPerS} is not a valid session rate`);
   return createTraceClients(options, ({ after, beginSession }) => {
     const random = createSeededRandom(seed);
     const begin = (): void => {

@@ -79,7 +79,7 @@ export function createDelayedTier(options: DelayedTierOptions): DelayedTier {
   return {
     viewOf(router, targets) {
       if (!Number.isInteger(router) || router < 0 || router >= routers) {
-        throw new RangeError(`there is no router ${router}`);
+        throw new RangeError(`unknown router ${router}`);
       }
       for (const { index, key } of targets) {
         if (engines[index]?.key !== key) throw new RangeError(`${key} is not the engine of number ${index}`);

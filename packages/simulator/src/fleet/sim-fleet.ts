@@ -365,13 +365,13 @@ export class SimFleet implements FleetControls {
 
   #node(number: number): RouterNode {
     const node = this.routerNodes[number];
-    if (!node) throw new RangeError(`there is no router ${number}`);
+    if (!node) throw new RangeError(`unknown router ${number}`);
     return node;
   }
 
   #engine(number: number): SimEngine {
     const engine = this.engines[number];
-    if (!engine) throw new RangeError(`there is no engine ${number}`);
+    if (!engine) throw new RangeError(`unknown engine ${number}`);
     return engine;
   }
 }

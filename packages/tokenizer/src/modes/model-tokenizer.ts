@@ -97,9 +97,9 @@ export async function createModelTokenizer(options: ModelTokenizerOptions): Prom
   let hasWarned = false;
   const fallBack = (request: PromptRequest, source: PromptSource, error: unknown): PromptView => {
     const fields = { endpoint: request.endpoint, reason: error instanceof Error ? error.message : String(error) };
-    const message = "a prompt was not tokenised: it is matched by its bytes, not by what engines report";
+    const message = "prompt not tokenized: matched by bytes, without engines' KV events";
     if (hasWarned) logger.debug(message, fields);
-    else logger.warn(`${message}; further ones are logged at level debug`, fields);
+    else logger.warn(`${message}; further cases are logged at debug level`, fields);
     hasWarned = true;
     return asBytes(request, source);
   };
@@ -151,7 +151,7 @@ async function modeOf(options: ModelTokenizerOptions, logger: Logger): Promise<P
         return await localMode(options, options.folder);
       } catch (error) {
         if (!(error instanceof EspalierError)) throw error;
-        logger.warn("the model's tokenizer cannot be used: its prompts are matched by their bytes", {
+        logger.warn("tokenizer unusable: matching the model's prompts by bytes", {
           reason: error.message,
         });
         return undefined;

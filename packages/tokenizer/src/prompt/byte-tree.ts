@@ -22,7 +22,7 @@ export class ByteKey {
       if (at < end - start) return bytes[start + at]!;
       at -= end - start;
     }
-    throw new RangeError("there is no such byte");
+    throw new RangeError("invalid byte");
   }
 
   /** How many bytes from `at` on equal those of `other`, up to all of them. */

@@ -208,7 +208,7 @@ export function unknownPieces({ pieces, tail }: PromptPlan): readonly PromptPiec
 }
 
 function tokensOf({ tokens }: PromptPiece): Uint32Array {
-  if (!tokens) throw new TypeError("a piece of the prompt has not been tokenised");
+  if (!tokens) throw new TypeError("a piece of the prompt is not tokenized");
   return tokens;
 }
 

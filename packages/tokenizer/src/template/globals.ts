@@ -68,7 +68,7 @@ function range(args: readonly Value[]): Value[] {
   const step = third === undefined ? 1 : intArgument(third, "range()");
   if (step === 0) throw valueError("range() arg 3 must not be zero");
   const length = Math.max(0, Math.ceil((stop - start) / step));
-  if (length > maxRangeLength) throw limitError(`range() of ${length} elements passes the bound of ${maxRangeLength}`);
+  if (length > maxRangeLength) throw limitError(`range() of ${length} elements exceeds the limit of ${maxRangeLength}`);
   return Array.from({ length }, (_, index) => start + index * step);
 }
 

@@ -170,7 +170,7 @@ function write(value: Value, style: JsonStyle, newline: string, depth: number): 
   if (typeof value === "boolean") return value ? "true" : "false";
   if (isInt(value)) return intText(value);
   if (isFloat(value)) return writeFloat(toDouble(value));
-  if (depth > maxValueDepth) throw limitError("a value nests deeper than the bound");
+  if (depth > maxValueDepth) throw limitError("a value exceeds the nesting limit");
   if (Array.isArray(value)) return writeList(value, style, newline, depth);
   if (isDict(value)) return writeDict(value, style, newline, depth);
   throw valueError(`Object of type ${typeName(value)} is not JSON serializable`);

@@ -59,7 +59,7 @@ function onBigInts(operator: Arithmetic, left: bigint, right: bigint): Value {
   if (operator === "-") return smallest(left - right);
   if (operator === "*") {
     if (left.toString(2).length + right.toString(2).length > maxIntBits) {
-      throw limitError("an int passes the bound of the renderer");
+      throw limitError("an int exceeds the renderer's limit");
     }
     return smallest(left * right);
   }

@@ -26,7 +26,8 @@ export class Runtime {
   /** Writes text. Pieces are joined once at the end, so that no rope is flattened later. */
   emit(text: string): void {
     this.chars += text.length;
-    if (this.chars > maxTextChars) throw limitError(`the rendered text passes the bound of ${maxTextChars} characters`);
+    if (this.chars > maxTextChars)
+      throw limitError(`the rendered text exceeds the limit of ${maxTextChars} characters`);
     this.out.push(text);
   }
 

@@ -162,7 +162,7 @@ const conversions: Readonly<Record<string, (value: Value) => string>> = {
   s: textOf,
   r: reprOf,
   d(value) {
-    if (!isInt(value)) throw lacking("the format 'd' of a value that is no int");
+    if (!isInt(value)) throw lacking("format 'd' of a non-integer");
     return intText(value);
   },
 };
@@ -193,7 +193,8 @@ function formatBraces(text: string, args: readonly Value[], keywords: Keywords):
     if (/[.[]/.test(field) || !braceForms.includes(form)) throw lacking(`the format '${whole}'`);
     if (/^\d*$/.test(field)) {
       numbering ??= field === "" ? "automatic" : "manual";
-      if ((field === "") !== (numbering === "automatic")) throw valueError("fields are numbered, or none is");
+      if ((field === "") !== (numbering === "automatic"))
+        throw valueError("automatic and manual field numbering are mixed");
     }
     const isPosition = field === "" || /^\d+$/.test(field);
     const index = field === "" ? next++ : Number(field);

@@ -22,10 +22,11 @@ export const valueError = (message: string): TemplateError => new TemplateError(
 
 /** The error of a template with a construct that Jinja2 lacks or does not allow there. */
 export const unknownConstruct = (what: string): TemplateError =>
-  new TemplateError("syntax", `the template has ${what} where Jinja2 knows none`);
+  new TemplateError("syntax", `Jinja2 does not allow ${what} here`);
 
 /** The error of a construct that Jinja2 has and the renderer lacks, since no chat template needs it. */
-export const lacking = (what: string): TemplateError => new TemplateError("lacking", `the renderer lacks ${what}`);
+export const lacking = (what: string): TemplateError =>
+  new TemplateError("lacking", `the renderer does not support ${what}`);
 
 /** The error at a bound. */
 export const limitError = (message: string): TemplateError => new TemplateError("limit", message);

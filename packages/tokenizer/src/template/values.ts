@@ -255,7 +255,7 @@ export function stringArgument(value: Value, what: string): string {
  * @throws TemplateError beyond it
  */
 export function checkLength(length: number, max: number): void {
-  if (length > max) throw limitError(`a value of ${length} elements or characters passes the bound of ${max}`);
+  if (length > max) throw limitError(`a value of ${length} elements or characters exceeds the limit of ${max}`);
 }
 
 /** `left == right`: numbers by value, lists and dicts by their elements, the rest by identity. */
@@ -265,7 +265,7 @@ export function equals(left: Value, right: Value, depth = 0): boolean {
   if (right instanceof Markup) return left === right.text;
   if (isNumeric(left) && isNumeric(right)) return equalNumbers(left, right);
   if (typeof left !== "object" || typeof right !== "object" || left === null || right === null) return false;
-  if (depth > maxValueDepth) throw limitError("a value nests deeper than the bound");
+  if (depth > maxValueDepth) throw limitError("a value exceeds the nesting limit");
   if (Array.isArray(left)) {
     if (!Array.isArray(right) || left.length !== right.length || isTuple(left) !== isTuple(right)) return false;
     return left.every((item, index) => equals(item, right[index], depth + 1));

@@ -49,7 +49,7 @@ function represent(value: Value, depth: number): string {
 }
 
 function representObject(value: object, depth: number): string {
-  if (depth > maxValueDepth) throw limitError("a value nests deeper than the bound");
+  if (depth > maxValueDepth) throw limitError("a value exceeds the nesting limit");
   if (value instanceof PyFloat) return floatText(value.value);
   if (value instanceof Markup) return `Markup(${quote(value.text)})`;
   if (Array.isArray(value)) {
@@ -67,7 +67,7 @@ function representObject(value: object, depth: number): string {
   // Python writes these with a memory address or with the value's own class.
   const what = value instanceof LazySequence ? value.kind : value instanceof Callable ? value.name : "an object";
   if (value instanceof Namespace) return `<Namespace ${represent(value.attributes, depth + 1)}>`;
-  throw new TemplateError("value", `${what} has no text that is the same in every process`);
+  throw new TemplateError("value", `${what} has no deterministic text`);
 }
 
 const escaped: Readonly<Record<string, string>> = { "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t" };

@@ -112,7 +112,7 @@ function readMerges(part: TokenizerPart, vocabulary: ReadonlyMap<string, number>
       vocabulary.get(token),
     );
     if (leftId === undefined || rightId === undefined || mergedId === undefined) {
-      throw part.wrong(`merges at ${rank} what the vocabulary lacks`);
+      throw part.wrong(`has a merge outside its vocabulary at ${rank}`);
     }
     table.set(leftId, rightId, rank, mergedId);
     crosses ||= right.startsWith(spaceMark) && !left.endsWith(spaceMark);
@@ -176,7 +176,7 @@ function unknownId(part: TokenizerPart, vocabulary: ReadonlyMap<string, number>)
   const token = part.text("unk_token", "");
   if (token === "") return undefined;
   const id = vocabulary.get(token);
-  if (id === undefined) throw part.wrong("has an unk_token that the vocabulary lacks");
+  if (id === undefined) throw part.wrong("has an unk_token outside its vocabulary");
   return id;
 }
 

@@ -181,15 +181,15 @@ function template(part: TokenizerPart): Surroundings {
   const items = Array.isArray(part.raw.single) ? part.raw.single : [];
   for (const item of items) {
     if (isJsonObject(item) && isJsonObject(item.Sequence)) {
-      if (!isBefore) throw part.wrong("takes the text twice");
+      if (!isBefore) throw part.wrong("contains the text twice");
       isBefore = false;
     } else if (isJsonObject(item) && isJsonObject(item.SpecialToken)) {
       const token = known[String(item.SpecialToken.id)];
       const ids = isJsonObject(token) && Array.isArray(token.ids) ? token.ids : undefined;
-      if (!ids?.every((id) => typeof id === "number")) throw part.wrong("names a special token that it does not list");
+      if (!ids?.every((id) => typeof id === "number")) throw part.wrong("uses an undeclared special token");
       (isBefore ? before : after).push(...ids);
     } else throw part.wrong("has an item that is neither a text nor a special token");
   }
-  if (isBefore) throw part.wrong("leaves the text out");
+  if (isBefore) throw part.wrong("does not contain the text");
   return { before, after };
 }

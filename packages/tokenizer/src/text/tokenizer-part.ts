@@ -34,7 +34,7 @@ export function tokenizerPart(value: unknown, path: string): TokenizerPart {
     },
     flag(key, fallback) {
       const found = value[key] ?? fallback;
-      if (typeof found !== "boolean") throw wrong(`has something other than true or false under ${key}`);
+      if (typeof found !== "boolean") throw wrong(`has a non-boolean ${key}`);
       return found;
     },
     parts(key) {

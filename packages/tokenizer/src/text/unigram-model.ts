@@ -44,7 +44,7 @@ export function readUnigramModel(part: TokenizerPart): TokenModel {
       for (const byteId of byteIds) buffer.push(byteId!);
       return;
     }
-    if (vocabulary.unknown === undefined) throw part.wrong("lacks an unk_id, which this text needs");
+    if (vocabulary.unknown === undefined) throw part.wrong("has no unk_id, but the text has unknown characters");
     buffer.push(vocabulary.unknown);
   };
   const words = createWordCache();
@@ -116,7 +116,7 @@ function createDivider(
         hasSingle ||= at + 1 - start === single;
       }
       if (!hasSingle) {
-        if (unknown === undefined) throw part.wrong("lacks an unk_id, which this text needs");
+        if (unknown === undefined) throw part.wrong("has no unk_id, but the text has unknown characters");
         offer(start, start + single, unknownScore, unknown);
       }
       start += single;

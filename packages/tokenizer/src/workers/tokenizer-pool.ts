@@ -144,7 +144,7 @@ export function createTokenizerPool(options: TokenizerPoolOptions): TokenizerPoo
 
 /** Makes every slot load the model before it takes waiting batches, and waits for all of them. */
 async function warmEach(slots: readonly Slot[] | undefined, folder: string, dispatch: () => void): Promise<void> {
-  if (!slots) throw new Error("the tokenizer pool does not run");
+  if (!slots) throw new Error("the tokenizer pool is not running");
   const batch = { folder, texts: warmUpTexts(), startsPrompt: true };
   const done = slots.map(({ own }) => {
     if (own.length >= maxOwn) return Promise.reject(new Error("too many models are being loaded"));
@@ -166,7 +166,7 @@ function createLauncher(
       slot.thread = undefined;
       if (!isRunning()) return;
       const delayMs = backoffDelayMs(slot.failures++, restart, random);
-      logger.warn("a tokenizer thread ended and is started again", { reason, delay_ms: Math.round(delayMs) });
+      logger.warn("tokenizer thread ended; restarting", { reason, delay_ms: Math.round(delayMs) });
       slot.cancel = scheduler.after(delayMs, () => {
         launch(slot);
         onReady();

@@ -290,7 +290,7 @@ describe("the mode engine", () => {
       endpoint: "completions",
       reason: "http://engine/tokenize answered 404",
     });
-    expect(logger.lines[0]?.message).toMatch(/level debug$/);
+    expect(logger.lines[0]?.message).toMatch(/debug level$/);
   });
 
   test("prompts of ids, of other templates and of nothing are not asked for", async () => {

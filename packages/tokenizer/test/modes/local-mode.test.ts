@@ -162,7 +162,7 @@ describe("time", () => {
     pool.answerWith([]);
     expect(await view).toMatchObject({ unit: "bytes" });
     expect(logger.lines).toMatchObject([
-      { level: "warn", fields: { reason: "a piece of the prompt has not been tokenised" } },
+      { level: "warn", fields: { reason: "a piece of the prompt is not tokenized" } },
     ]);
     const again = model.view(request);
     pool.answer();

@@ -160,7 +160,7 @@ describe("tools, as a template dumps them", () => {
   test("sglang does not try functions alone where the router lacks what the engine has", () => {
     const exotic = "{% if tools and tools[0].function %}{{ tools | wordcount }}{% endif %}{{ tools[0].name }}";
     expect(() => render(exotic, { tools: [plain] }, "sglang-0.5.23")).toThrow(
-      "the renderer lacks the filter 'wordcount'",
+      "the renderer does not support the filter 'wordcount'",
     );
   });
 });

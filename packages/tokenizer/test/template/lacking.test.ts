@@ -17,7 +17,7 @@ test.each([
   ["{{ 1 < 2 < 3 }}", "chained comparisons"],
   ["{% if a == b not in c %}{% endif %}", "chained comparisons"],
   ["{{ '%.1f' % 2.5 }}", "the format '%.'"],
-  ["{{ '%d' % 2.5 }}", "the format 'd' of a value that is no int"],
+  ["{{ '%d' % 2.5 }}", "format 'd' of a non-integer"],
   ["{{ '{:>5}'.format('a') }}", "the format '{:>5}'"],
   ["{{ ('a'|safe)[0] }}", "items of safe text"],
   ["{{ ('a'|safe)[1:] }}", "slices of safe text"],
@@ -32,7 +32,7 @@ test.each([
   ["{% set kwargs = 1 %}{% macro m() %}{{ kwargs }}{% endmacro %}", "the variable 'kwargs' of macros"],
   ["{% macro m() %}{% endmacro %}{% call m() %}{% endcall %}", "call blocks"],
 ])("%s is refused by name", (source, what) => {
-  expect(outcomeOf(source)).toEqual({ reason: "lacking", message: `the renderer lacks ${what}` });
+  expect(outcomeOf(source)).toEqual({ reason: "lacking", message: `the renderer does not support ${what}` });
 });
 
 test.each([

@@ -129,7 +129,9 @@ describe("dates", () => {
   });
 
   test.each(["%C %y", "%j", "%U", "%s", "%c", "%-Q"])("%s is lacking", (format) => {
-    expect(() => formatTime(new Date(0), format)).toThrow(`the renderer lacks ${format.split(" ")[0]} of strftime_now`);
+    expect(() => formatTime(new Date(0), format)).toThrow(
+      `the renderer does not support ${format.split(" ")[0]} of strftime_now`,
+    );
   });
 
   test.each([

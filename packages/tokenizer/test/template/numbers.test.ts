@@ -117,6 +117,6 @@ describe("dates", () => {
   });
 
   test("a directive that no chat template uses is lacking", () => {
-    expect(() => formatTime(date, "%Q")).toThrow("the renderer lacks %Q of strftime_now");
+    expect(() => formatTime(date, "%Q")).toThrow("the renderer does not support %Q of strftime_now");
   });
 });

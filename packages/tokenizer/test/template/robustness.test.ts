@@ -136,14 +136,14 @@ describe("keys of JavaScript's own", () => {
   test.each(names)("%s is no variable, filter, test or method", (name) => {
     expect(render(`{{ ${name} is defined }}`)).toBe("False");
     expect(errorOf(`{{ 1 | ${name} }}`).message).toBe(
-      name === "length" ? "object of type 'int' has no len()" : `the renderer lacks the filter '${name}'`,
+      name === "length" ? "object of type 'int' has no len()" : `the renderer does not support the filter '${name}'`,
     );
-    expect(errorOf(`{{ 1 is ${name} }}`).message).toBe(`the renderer lacks the test '${name}'`);
+    expect(errorOf(`{{ 1 is ${name} }}`).message).toBe(`the renderer does not support the test '${name}'`);
     expect(errorOf(`{{ 'a'.${name}() }}`).reason).toBe("value");
     expect(errorOf(`{{ [1].${name}() }}`).reason).toBe("value");
     const ofLoop = `{% for x in [1] %}{{ loop.${name} }}{% endfor %}`;
     if (name === "length") expect(render(ofLoop)).toBe("1");
-    else expect(errorOf(ofLoop).message).toBe(`the renderer lacks the attribute loop.${name}`);
+    else expect(errorOf(ofLoop).message).toBe(`the renderer does not support the attribute loop.${name}`);
   });
 
   test("a namespace and a macro's arguments can have them", () => {

@@ -79,8 +79,8 @@ refuses("format, refused", [
   ["{{ '{'.format(1) }}", "single brace in format string"],
   ["{{ '}'.format(1) }}", "single brace in format string"],
   ["{{ '{'.format() }}", "single brace in format string"],
-  ["{{ '{0} {}'.format('a', 'b') }}", "fields are numbered, or none is"],
-  ["{{ '{} {0}'.format('a', 'b') }}", "fields are numbered, or none is"],
+  ["{{ '{0} {}'.format('a', 'b') }}", "automatic and manual field numbering are mixed"],
+  ["{{ '{} {0}'.format('a', 'b') }}", "automatic and manual field numbering are mixed"],
   ["{{ '{2}'.format(1, 2) }}", "no value for the field '2'"],
   ["{{ '{:>5'.format(1) }}", "single brace in format string"],
 ]);

@@ -139,7 +139,7 @@ test.each<{ part: unknown; says: string }>([
     says: "has neither Regex nor String under pattern",
   },
   { part: { type: "Replace", pattern: { Regex: "[" }, content: "" }, says: "has a pattern that cannot be translated" },
-  { part: { type: "Strip", strip_right: 1 }, says: "has something other than true or false under strip_right" },
+  { part: { type: "Strip", strip_right: 1 }, says: "has a non-boolean strip_right" },
   { part: { type: "Precompiled" }, says: "normalizer has no text under precompiled_charsmap" },
   { part: { type: "Sequence", normalizers: {} }, says: "normalizer has no list under normalizers" },
   {

@@ -209,15 +209,15 @@ test.each<{ part: unknown; says: string }>([
   { part: { type: "Split", behavior: "Isolated" }, says: "pre_tokenizer has no pattern" },
   { part: split({ String: "a" }, "isolated"), says: "has the unknown behavior isolated" },
   { part: { type: "Punctuation", behavior: "toString" }, says: "has the unknown behavior toString" },
-  { part: { ...split({ String: "a" }, "Isolated"), invert: 0 }, says: "other than true or false under invert" },
-  { part: { type: "Digits", individual_digits: "no" }, says: "other than true or false under individual_digits" },
+  { part: { ...split({ String: "a" }, "Isolated"), invert: 0 }, says: "a non-boolean invert" },
+  { part: { type: "Digits", individual_digits: "no" }, says: "a non-boolean individual_digits" },
   { part: { type: "CharDelimiterSplit" }, says: "pre_tokenizer has no text under delimiter" },
-  { part: bytes({ use_regex: 1 }), says: "other than true or false under use_regex" },
-  { part: bytes({ add_prefix_space: "" }), says: "other than true or false under add_prefix_space" },
+  { part: bytes({ use_regex: 1 }), says: "a non-boolean use_regex" },
+  { part: bytes({ add_prefix_space: "" }), says: "a non-boolean add_prefix_space" },
   { part: metaspace("always", { replacement: "" }), says: "has a replacement that is not one character" },
   { part: metaspace("always", { replacement: "e\u0301" }), says: "has a replacement that is not one character" },
   { part: metaspace("Always"), says: "has the unknown prepend_scheme Always" },
-  { part: metaspace("always", { split: "yes" }), says: "other than true or false under split" },
+  { part: metaspace("always", { split: "yes" }), says: "a non-boolean split" },
 ])("$part is refused: $says", ({ part, says }) => {
   expect(() => readPreTokenizer(part)).toThrow(says);
 });

@@ -227,12 +227,12 @@ describe("the list of added tokens", () => {
     { entry: { content: null }, says: "added_tokens[0] has no text under content" },
     {
       entry: { content: "a", special: "yes" },
-      says: "added_tokens[0] has something other than true or false under special",
+      says: "added_tokens[0] has a non-boolean special",
     },
-    { entry: { content: "a", lstrip: 1 }, says: "true or false under lstrip" },
-    { entry: { content: "a", rstrip: 1 }, says: "true or false under rstrip" },
-    { entry: { content: "a", single_word: 1 }, says: "true or false under single_word" },
-    { entry: { content: "a", normalized: 1 }, says: "true or false under normalized" },
+    { entry: { content: "a", lstrip: 1 }, says: "a non-boolean lstrip" },
+    { entry: { content: "a", rstrip: 1 }, says: "a non-boolean rstrip" },
+    { entry: { content: "a", single_word: 1 }, says: "a non-boolean single_word" },
+    { entry: { content: "a", normalized: 1 }, says: "a non-boolean normalized" },
   ])("$entry is refused: $says", ({ entry, says }) => {
     expect(() => read([entry])).toThrow(says);
     expect(() => read([], { "7": entry })).toThrow(says.replace("added_tokens[0]", "tokenizer_config.json, 7"));

@@ -176,7 +176,7 @@ describe("a model that cannot be read", () => {
     { fields: { vocab: [["a", -1]], unk_id: 1 }, says: "model has an unk_id outside its vocabulary" },
     { fields: { vocab: [["a", -1]], unk_id: -1 }, says: "model has an unk_id outside its vocabulary" },
     { fields: { vocab: [["a", -1]], unk_id: "0" }, says: "model has an unk_id outside its vocabulary" },
-    { fields: { byte_fallback: 1 }, says: "model has something other than true or false under byte_fallback" },
+    { fields: { byte_fallback: 1 }, says: "model has a non-boolean byte_fallback" },
   ])("$fields: $says", ({ fields, says }) => {
     expect(() => encoderOf(model([], fields))).toThrow(says);
   });

@@ -164,7 +164,7 @@ describe("making threads ready", () => {
     const both = Promise.allSettled([pool.warm("one"), pool.warm("another")]);
     await pool.stop();
     expect((await both).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
-    await expect(pool.warm("one")).rejects.toThrow("the tokenizer pool does not run");
+    await expect(pool.warm("one")).rejects.toThrow("the tokenizer pool is not running");
   });
 });
 

@@ -57,7 +57,7 @@ function sglangExporter(input: LegInput, room: string): Exporter {
       });
       return {};
     },
-    cancelled: () => exported.cancel(`the prefill request is gone from ${parts.engineId()}`),
+    cancelled: () => exported.cancel(`the prefill request was cancelled on ${parts.engineId()}`),
   };
 }
 

@@ -57,7 +57,7 @@ function generationImporter({ parts }: LegInput, params: JsonObject): Importer {
   const where = typeof state === "string" ? stateOf(state) : undefined;
   const { host, port, engineId, ticket } = where ?? {};
   if (typeof host !== "string" || typeof port !== "number" || typeof ticket !== "string" || String(id) !== ticket) {
-    throw new ApiError(400, "the opaque state is not one of this engine's kind", "disaggregated_params");
+    throw new ApiError(400, "opaque_state is from another engine type", "disaggregated_params");
   }
   const named = typeof engineId === "string" ? engineId : undefined;
   return {

@@ -104,7 +104,7 @@ function mooncakeExporter(input: LegInput, transferId: string): Exporter {
       else exported.cancel("the prefill request ended by itself");
       return Promise.resolve({});
     },
-    cancelled: () => exported.cancel(`the prefill request is gone from ${parts.engineId()}`),
+    cancelled: () => exported.cancel(`the prefill request was cancelled on ${parts.engineId()}`),
   };
 }
 

@@ -56,10 +56,10 @@ function readFlagWords(router: FlagRouter, words: readonly string[], translation
     const wanted = { none: 0, one: 1, many: values.length }[flag.values];
     if (values.length > wanted) {
       const left = shownFlag(name, values.slice(wanted));
-      translation.missing(left, `the flag takes ${wanted === 0 ? "no value" : "one value"}`, "look for a mistake");
+      translation.missing(left, `the flag takes ${wanted === 0 ? "no value" : "one value"}`, "check the spelling");
     }
     if (flag.values === "one" && values.length === 0) {
-      translation.missing(name, "it has no value", "look for a mistake");
+      translation.missing(name, "it has no value", "check the spelling");
       continue;
     }
     // Of one value, the last one counts.

@@ -69,7 +69,7 @@ function translateQueues(flowControl: JsonObject, config: LlmdConfig, translatio
   if (duration("noEndpointRequestTTL") !== undefined) {
     translation.missing(
       ["flowControl", "noEndpointRequestTTL"],
-      "a request for which there is no engine is answered with 503 at once",
+      "a request without an engine gets 503 at once",
       "let the gateway try again",
     );
   }
@@ -137,7 +137,7 @@ function readBands(flowControl: JsonObject, config: LlmdConfig, translation: Tra
     if (order === undefined || (reference !== undefined && !plugin)) {
       translation.missing(
         [...path, "orderingPolicyRef"],
-        `${String(reference)} is no order that is known`,
+        `${String(reference)} is an unknown order`,
         "`admission.classes[].order`",
       );
     }

@@ -119,7 +119,7 @@ export function translateDisaggregation(config: LlmdConfig, translation: Transla
   if (name !== undefined && decider?.rule === undefined) {
     translation.missing(
       theirs,
-      `${String(name)} is no decider that is known`,
+      `${String(name)} is an unknown decider`,
       `\`${threshold}\`, or nothing: the router computes it for each request`,
       handler,
     );

@@ -160,7 +160,7 @@ function translateParameter(
     if (value !== rule.unless)
       translation.remark({ ...from, outcome: "missing", why: rule.why, instead: rule.instead });
   } else if (isJsonObject(value)) translateParameters(plugin, value, rule.parameters, theirs, translation);
-  else translation.remark({ ...from, outcome: "missing", why: "it is no section", instead: "look for a mistake" });
+  else translation.remark({ ...from, outcome: "missing", why: "unknown section", instead: "check the spelling" });
 }
 
 /** What a parameter belongs to, and where it is written. */
@@ -229,7 +229,7 @@ function translateSpecial(plugin: LlmdPlugin, path: Path, translation: Translati
   if (type === "metrics-data-source" && parameters.interval !== undefined) {
     const milliseconds = parseGoDuration(parameters.interval);
     if (milliseconds === undefined) {
-      const mistake = { outcome: "missing", why: "it is no duration", instead: "`scrape.interval`" } as const;
+      const mistake = { outcome: "missing", why: "invalid duration", instead: "`scrape.interval`" } as const;
       translation.remark({ ...from("interval"), ...mistake });
       return;
     }

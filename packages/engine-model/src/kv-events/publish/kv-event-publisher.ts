@@ -285,7 +285,7 @@ class EventSocket {
         else if (frame?.[0] === unsubscribeCode) this.subscriptions -= 1;
       }
     } catch (error) {
-      if (!this.#socket.closed) this.#options.logger.error("the socket of a KV event publisher failed", { error });
+      if (!this.#socket.closed) this.#options.logger.error("KV event publisher socket failed", { error });
     }
   }
 
@@ -303,7 +303,7 @@ class EventSocket {
         }
       }
     } catch (error) {
-      if (!this.#socket.closed) this.#options.logger.warn("KV event messages were not sent", { error });
+      if (!this.#socket.closed) this.#options.logger.warn("KV event messages not sent", { error });
     } finally {
       this.#isSending = false;
     }

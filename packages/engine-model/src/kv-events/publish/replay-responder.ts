@@ -77,7 +77,7 @@ export async function startReplayResponder(options: ReplayResponderOptions): Pro
     try {
       for await (const frames of socket) await answer(frames);
     } catch (error) {
-      if (!socket.closed) logger.error("the replay socket of a KV event publisher failed", { error });
+      if (!socket.closed) logger.error("KV event replay socket failed", { error });
     }
   };
   const serving = serve();

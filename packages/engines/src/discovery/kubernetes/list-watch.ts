@@ -277,7 +277,7 @@ async function listObjects(
     if (version === undefined || !Array.isArray(answer.items)) throw new ApiFailure("the answer is not a list");
     for (const item of listOf(answer.items)) {
       const object = readObject(item);
-      if (!object) throw new ApiFailure("the list has something that is no object");
+      if (!object) throw new ApiFailure("the list contains an item that is not an object");
       objects.push(object);
     }
     token = textOf(metadata.continue);

@@ -189,7 +189,7 @@ test.each([
   [
     "a list with something that is no object",
     { status: 200, body: '{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"a"}}]}' },
-    "the list has something that is no object",
+    "the list contains an item that is not an object",
   ],
   ["a broken connection", "drop" as const, "The engine could not be reached."],
 ])("a list that fails with %s is asked for again, and said once", async (_, fault, message) => {

@@ -255,7 +255,7 @@ export const timeouts = section("How long the router waits for clients and engin
   answer: Type.Optional(
     duration({
       description:
-        "Longest time from a request's arrival to the end of its answer, queueing included. Without it there is no such limit.",
+        "Longest time from a request's arrival to the end of its answer, queueing included. Unlimited without it.",
       minimum: "100ms",
       maximum: "24h",
     }),
@@ -345,7 +345,7 @@ export const limits = section("Limits of requests, connections and resources.", 
     maximum: 1_000_000,
   }),
   "max-event-loop-delay": duration({
-    description: "Longest event-loop delay. If it stays above this for half a second, new requests are refused.",
+    description: "Maximum event-loop delay. Above it for half a second, the router rejects new requests.",
     default: "1s",
     minimum: "10ms",
     maximum: "1m",

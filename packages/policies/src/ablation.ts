@@ -48,6 +48,7 @@ const parts: Readonly<Record<string, LeftOut>> = {
   cost_to_others: { features: { busyShare: undefined } },
   stalled_answers: { columns: { answers: () => 0 } },
   long_stalls: { compose: (option) => predictedLatencyParts(option, { stallMs: Number.POSITIVE_INFINITY }) },
+  avoidable_stalls: { compose: (option) => predictedLatencyParts(option, { avoidableStalls: 0 }) },
   // The prompts before this one, by their tokens, however long the engine computes already.
   dead_reckoning: {
     columns: { backlogMs: (set, index) => set.pendingPrefillTokens[index]! * tokenMsAt(set, index) },

@@ -51,7 +51,17 @@ test.each<[string, readonly CandidateRow[], Partial<RequestFeatures>, object, ob
       { key: "a", answers: 2 },
       { key: "b", backlogMs: 200 },
     ],
-    { promptTokens: 64_000 },
+    { promptTokens: 64_000, busyShare: 0.9 },
+    { a: 0, b: 1 },
+    { a: 1, b: 0 },
+  ],
+  [
+    "avoidable_stalls",
+    [
+      { key: "a", answers: 4 },
+      { key: "b", backlogMs: 30 },
+    ],
+    {},
     { a: 0, b: 1 },
     { a: 1, b: 0 },
   ],

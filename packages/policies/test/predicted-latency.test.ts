@@ -112,9 +112,12 @@ describe("own work", () => {
   });
 
   test("each answer under way slows it by one in a hundred, and each request costs a millisecond", () => {
-    const rows: CandidateRow[] = [{ key: "a", inFlight: 40, answers: 25 }, { key: "b" }];
-    expect(costs(rows)).toEqual({ a: 500, b: 400 });
-    expect(explain(rows).candidates.map(({ cost }) => cost)).toEqual([541, 401]);
+    const rows: CandidateRow[] = [
+      { key: "a", inFlight: 40, answers: 25 },
+      { key: "b", answers: 25 },
+    ];
+    expect(costs(rows)).toEqual({ a: 500, b: 500 });
+    expect(explain(rows).candidates.map(({ cost }) => cost)).toEqual([541, 501]);
   });
 
   test("requests without a first token stall nobody", () => {
@@ -126,6 +129,21 @@ describe("own work", () => {
     const share = (prefillMsPerToken: number): number =>
       costs(rows(prefillMsPerToken)).a! / (4_000 * prefillMsPerToken) - 1;
     expect([0.1, 0.5, 1, 5, 50].map((ms) => Math.round(1e6 * share(ms)) / 1e6)).toEqual([0.1, 0.1, 0.2, 1, 1]);
+  });
+
+  test("answers beyond the mean of the engines count up to fifty times more, as engines have time left", () => {
+    const rows: CandidateRow[] = [
+      { key: "many", answers: 30 },
+      { key: "few", answers: 10 },
+    ];
+    const differenceOf = (request: Partial<RequestFeatures>): number => {
+      const { many, few } = costs(rows, { ...prompt, ...request });
+      return many! - few!;
+    };
+    expect(differenceOf({})).toBeCloseTo(80 + 10 * 200, 6);
+    expect(differenceOf({ busyShare: 0.5 })).toBeCloseTo(80 + (10 * 200) / 16, 6);
+    // More than all of the prompt's time is nobody's delay.
+    expect(differenceOf({ sloTpotMs: 5 })).toBeCloseTo(800 + 10 * 400, 6);
   });
 
   test("the stricter the objective for the time per token, the more answers beside a prompt count", () => {
@@ -232,16 +250,21 @@ test("decides as the rule written down plainly does", () => {
     fc.property(values, fc.constantFrom(0, 0.5, 0.9), (rows, busyShare) => {
       const forAll = 1 + busyShare ** (Math.sqrt(2 * (rows.length + 1)) - 1) / (1 - busyShare);
       const request = { ...ofTokens(1_000), expectedOutputTokens: 50, busyShare };
+      const requests = rows.reduce((sum, { inFlight }) => sum + inFlight, 1);
+      const bound = (3 * requests) / rows.reduce((sum, { weight }) => sum + weight, 0) + 16;
+      const isOpen = rows.map(({ inFlight, weight }) => inFlight <= bound * weight);
+      const open = rows.filter((_, i) => isOpen[i]);
+      const answers = open.reduce((sum, row) => sum + row.answers, 0);
+      const weights = open.reduce((sum, { weight }) => sum + weight, 0);
       const cost = rows.map((row) => {
+        const beyondMean = Math.max(0, row.answers - (answers * row.weight) / weights);
         const uncached = Math.max(1, 1_000 - row.matchedTokens);
         const pairs = uncached * (row.matchedTokens + uncached / 2);
         const ownMs = row.prefillMsPerToken * uncached + row.prefillMsPerTokenPair * pairs;
         const requestsMs = row.inFlight + 1;
-        return (row.backlogMs + requestsMs + ownMs * (forAll + row.answers / 100)) / row.weight;
+        const stalled = row.answers / 100 + beyondMean * 0.5 * (1 - busyShare) ** 4;
+        return (row.backlogMs + requestsMs + ownMs * (forAll + stalled)) / row.weight;
       });
-      const requests = rows.reduce((sum, { inFlight }) => sum + inFlight, 1);
-      const bound = (3 * requests) / rows.reduce((sum, { weight }) => sum + weight, 0) + 16;
-      const isOpen = rows.map(({ inFlight, weight }) => inFlight <= bound * weight);
       const least = Math.min(...cost.filter((_, i) => isOpen[i]));
       const { candidates } = explain(
         rows.map((row, i) => ({ key: `e${i}`, ...row })),

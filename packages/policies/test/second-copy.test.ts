@@ -19,13 +19,15 @@ function choose(rows: readonly CandidateRow[], request = prompt) {
 const holder = { key: "holder", inFlight: 15, answers: 15, matchedTokens: 8_000 };
 
 describe("a prompt that goes where its beginning is", () => {
-  // There 16 requests, and 100 tokens that take 15 hundredths longer: 27.5. At the empty one 1 and 10 with the beginning: 11.
+  // There 16 requests, and 100 tokens that take 15 hundredths longer: 27.5. Its answers beyond the mean of the engines add
+  // half of the 10 ms for each. At the empty one 1 and 10 with the beginning: 11.
+  const holderMs = (engines: number): number => 27.5 + 5 * (15 - 15 / engines);
   test("pays what it would have saved at an emptier engine that had the beginning too", () => {
     const { key, reason, creditMs } = choose([holder, { key: "empty" }]);
     expect([key, reason]).toEqual(["holder", "least_time"]);
-    expect(creditMs).toBeCloseTo(27.5 - 11 + 15 * 8, 9);
+    expect(creditMs).toBeCloseTo(holderMs(2) - 11 + 15 * 8, 9);
     // Where no blocks are left, what answers are slowed by is no reason for a copy.
-    expect(choose([holder, { key: "empty", kvUse: 1 }]).creditMs).toBeCloseTo(27.5 - 11, 9);
+    expect(choose([holder, { key: "empty", kvUse: 1 }]).creditMs).toBeCloseTo(holderMs(2) - 11, 9);
   });
 
   // The rent at the cheapest of many is a saving of no copy: another one is the cheapest each time, and busy fleets copied
@@ -34,17 +36,15 @@ describe("a prompt that goes where its beginning is", () => {
     const others = [{ key: "empty" }, { key: "half", backlogMs: 10 }, { key: "busy", backlogMs: 5_000 }];
     const { key, creditMs } = choose([holder, ...others]);
     expect(key).toBe("holder");
-    const emptyMs = 27.5 - 11 + 15 * 8;
+    const emptyMs = holderMs(4) - 11 + 15 * 8;
     expect(creditMs).toBeCloseTo((emptyMs + (emptyMs - 10) + 0) / 3, 9);
     // One that has the beginning already is no place for a copy.
-    expect(choose([holder, ...others, { key: "also", matchedTokens: 8_000, inFlight: 40 }]).creditMs).toBeCloseTo(
-      creditMs,
-      9,
-    );
+    const also = { key: "also", matchedTokens: 8_000, inFlight: 40, backlogMs: 100 };
+    expect(choose([holder, ...others, also]).creditMs).toBeCloseTo(creditMs + (2 / 3) * (holderMs(5) - holderMs(4)), 9);
   });
 
   test("makes a copy once what was paid is its price: what it costs more, and what it displaces where blocks are scarce", () => {
-    const priceMs = 811 - 27.5;
+    const priceMs = 811 - holderMs(2);
     const short = choose([holder, { key: "empty" }], { ...prompt, creditPaidMs: priceMs - 0.1 });
     expect([short.key, short.reason]).toEqual(["holder", "least_time"]);
     const paid = choose([holder, { key: "empty" }], { ...prompt, creditPaidMs: priceMs + 0.1 });
@@ -65,10 +65,10 @@ describe("a prompt that goes where its beginning is", () => {
   // An engine that can pull was taken for one that has it: nobody paid rent, and one engine answered nearly everything.
   test("pays credit, too, where the others could pull it, and a copy costs what the pull takes", () => {
     const puller = { key: "puller", pulledTokens: 8_000, pullMs: 100, pullFrom: 0 };
-    const priceMs = 1 + 10 + 100 - 27.5;
+    const priceMs = 1 + 10 + 100 - holderMs(2);
     const { key, creditMs } = choose([holder, puller]);
     expect(key).toBe("holder");
-    expect(creditMs).toBeCloseTo(27.5 - 11 + 15 * 8, 9);
+    expect(creditMs).toBeCloseTo(holderMs(2) - 11 + 15 * 8, 9);
     expect(choose([holder, puller], { ...prompt, creditPaidMs: priceMs - 0.1 }).key).toBe("holder");
     const paid = choose([holder, puller], { ...prompt, creditPaidMs: priceMs + 0.1 });
     expect([paid.key, paid.reason]).toEqual(["puller", "second_copy"]);
@@ -78,8 +78,8 @@ describe("a prompt that goes where its beginning is", () => {
     expect(choose(scarce, { ...prompt, creditPaidMs: priceMs + 799 }).key).toBe("holder");
     expect(choose(scarce, { ...prompt, creditPaidMs: priceMs + 801 }).key).toBe("puller");
     // Of weight 2, it takes half as long in everything.
-    const light = choose([holder, { ...puller, weight: 2, kvUse: Number.NaN }]);
-    expect(light.creditMs).toBeCloseTo(27.5 - 11 / 2, 9);
+    const light = choose([holder, { ...puller, pullMs: 200, weight: 2, kvUse: Number.NaN }]);
+    expect(light.creditMs).toBeCloseTo(holderMs(3) - 11 / 2, 9);
   });
 
   test("pays nothing where nobody shares anything, where every engine has it, and where the others are no better", () => {

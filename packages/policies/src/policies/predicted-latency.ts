@@ -60,7 +60,7 @@ export const predictedLatency: PolicyDefinition = {
  */
 export function predictedLatencyParts(
   option: (name: string) => number,
-  constants: { readonly nearTieMs?: number; readonly stallMs?: number } = {},
+  constants: { readonly nearTieMs?: number; readonly stallMs?: number; readonly avoidableStalls?: number } = {},
 ): PolicyParts {
   const credits = tierCredits(option);
   return {
@@ -70,7 +70,7 @@ export function predictedLatencyParts(
       { scorer: backlog, weight: 1 },
       { scorer: createForeignBacklog(option(foreignRequestTokens.name)), weight: 1 },
       { scorer: requestLoad, weight: requestMs },
-      { scorer: createOwnWork(constants.stallMs ?? stallMs), weight: 1 },
+      { scorer: createOwnWork(constants.stallMs ?? stallMs, constants.avoidableStalls), weight: 1 },
       { scorer: createFetchTime(credits), weight: 1 },
       { scorer: createAdapterLoadMs(), weight: 1 },
       { scorer: ownership, weight: 1 },

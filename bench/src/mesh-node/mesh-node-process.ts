@@ -24,6 +24,8 @@ export interface MeshNodeProcess {
   stop(): Promise<void>;
 }
 
+/** Nodes start one after the other beside those that run, on cores that are busy with them: a busy machine is no failure. */
+const startTimeoutMs = 60_000;
 const nodeProgram = fileURLToPath(new URL("../programs/mesh-node.ts", import.meta.url));
 
 /**
@@ -36,8 +38,7 @@ export async function startMeshNodeProcess(
 ): Promise<MeshNodeProcess> {
   const child = await startChild<MeshNodeListening>({
     name: `node ${options.routerId}`,
-    program,
-    arguments: [JSON.stringify(options)],
+    ...{ program, arguments: [JSON.stringify(options)], startTimeoutMs },
   });
   const waiting = new Map<number, { resolve: (answer: never) => void; reject: (error: Error) => void }>();
   let requests = 0;

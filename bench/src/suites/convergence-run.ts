@@ -14,6 +14,8 @@ export interface ConvergenceSizes {
   readonly durationMs: number;
   /** Redis that carries the mesh; absent for direct links. */
   readonly redisUrl?: string;
+  /** CPU time that the carrier of the mesh has used, in seconds; absent where links have none. */
+  readonly carrierCpuS?: () => number;
 }
 
 /** A failure after the measured time, while changes go on. */
@@ -49,11 +51,17 @@ export async function measureConvergence(
     await askAll(nodes, "start");
     await pauseFor(warmUpMs, ports.scheduler);
     await askAll(nodes, "reset");
+    const { carrierCpuS } = sizes;
+    const carrierBeforeS = carrierCpuS?.();
     await pauseFor(sizes.durationMs, ports.scheduler);
+    const carrierS = carrierCpuS && carrierCpuS() - carrierBeforeS!;
     const atWork = await askAll(nodes, "stats");
     if (!outage) await askAll(nodes, "stop");
     await pauseFor(lastChangesMs, ports.scheduler);
-    const figures = convergenceFigures(atWork, await askAll(nodes, "stats"), ids);
+    const figures = {
+      ...convergenceFigures(atWork, await askAll(nodes, "stats"), ids),
+      ...(carrierS === undefined ? {} : { carrier_cpu_share: (carrierS * 1_000) / sizes.durationMs }),
+    };
     if (!outage) return figures;
     const wallTime = createWallTime(ports.clock);
     await askAll(nodes, "reset");

@@ -3,6 +3,7 @@ import { hasRedisServer, startRedisServer } from "@espalier/testing";
 import { startMeshNodeProcess } from "../mesh-node/mesh-node-process.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { flag, optional, quick, whole } from "../support/params.ts";
+import { readTreeUsage } from "../support/process-tree.ts";
 import { defineSuite, shown } from "../support/suite.ts";
 import { measureConvergence } from "./convergence-run.ts";
 
@@ -12,7 +13,7 @@ const blocksPerTarget = 1_024;
 /** Figures of a row that also appear in `metrics`, for the first rate. */
 const metricNames = ["visible_p50_ms", "visible_p99_ms", "load_p50_ms", "load_p99_ms", "cpu_share_per_router"];
 const otherNames = ["cpu_us_per_op", "bytes_per_s_per_link", "probes_not_seen_by_all"];
-const outageNames = ["outage_probes", "outage_probes_not_seen_by_all", "agree_again_ms"];
+const redisNames = ["carrier_cpu_share", "outage_probes", "outage_probes_not_seen_by_all", "agree_again_ms"];
 const outageMs = 10_000;
 
 /** How fast routers come to the same knowledge. */
@@ -52,7 +53,8 @@ async function withRedis(
   const server = await startRedisServer();
   try {
     const outage = { begin: server.kill, end: server.restart, durationMs: outageMs };
-    return await measureConvergence({ ...sizes, redisUrl: server.url }, ports, outage);
+    const carrierCpuS = (): number => readTreeUsage(server.pid!).cpuSeconds;
+    return await measureConvergence({ ...sizes, redisUrl: server.url, carrierCpuS }, ports, outage);
   } finally {
     await server.close();
   }
@@ -91,7 +93,7 @@ export function convergenceTable(rows: readonly Figures[]): string {
       "ops_per_s",
       ...metricNames,
       ...otherNames,
-      ...outageNames.filter((name) => name in (rows[0] ?? {})),
+      ...redisNames.filter((name) => name in (rows[0] ?? {})),
     ].map((header) => ({
       header,
       value: (row) => shown(header, row[header] ?? 0),

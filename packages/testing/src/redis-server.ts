@@ -13,6 +13,8 @@ const pingTimeoutMs = 500;
 export interface RedisServer {
   readonly port: number;
   readonly url: string;
+  /** Its process; undefined while it is killed. */
+  readonly pid: number | undefined;
   /** Kills it; its data is lost. */
   kill(): Promise<void>;
   /** Restarts it on the same port, empty. */
@@ -65,6 +67,9 @@ export async function startRedisServer(...flags: readonly string[]): Promise<Red
   }
   return {
     ...{ port, kill, restart, close, url: `redis://127.0.0.1:${port}` },
+    get pid() {
+      return child?.pid;
+    },
     freeze: () => void child?.kill("SIGSTOP"),
     thaw: () => void child?.kill("SIGCONT"),
   };

@@ -115,9 +115,15 @@ export const reportPlan: readonly ReportEntry[] = [
     flags: { ...full, variant: "1-engines,2-engines,4-engines" },
     quick: { ...quickly, requests: "1000", variant: "4-engines" },
   },
-  ...["partition", "router-loss", "join-under-load", "rolling-restart", "engine-churn"].map((scenario) => ({
+  ...[
+    { scenario: "partition", seeds: "1", duration: "90s" },
+    { scenario: "router-loss", seeds: "3", duration: "90s" },
+    { scenario: "join-under-load", seeds: "3", duration: "60s" },
+    { scenario: "rolling-restart", seeds: "3", duration: "60s" },
+    { scenario: "engine-churn", seeds: "3", duration: "40s" },
+  ].map(({ scenario, ...length }) => ({
     scenario,
-    flags: { policy: "predicted_latency", seeds: "1", duration: "90s" },
+    flags: { policy: "predicted_latency", ...length },
     quick: { duration: "60s", engines: "24", routers: "4" },
   })),
   {

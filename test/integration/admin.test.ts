@@ -160,6 +160,24 @@ test("an engine that does not exist: 404, and so for other paths", async () => {
   expect((await router.admin("POST", "/v1/chat/completions", chat())).status).toBe(404);
 });
 
+test("the status names engines that are not up and why, 16 at most", async () => {
+  const [sim] = await rig.sims(1);
+  const dead = Array.from({ length: 17 }, (_, at) => ({ url: `http://127.0.0.1:${1 + at}`, models: ["other"] }));
+  const router = await rig.router({ engines: [sim!.url, ...dead], usable: 1 });
+  const troubles = async () => {
+    const { json } = await router.admin("GET", "/admin/status");
+    return json.troubledEngines as readonly { engine: string; trouble: string }[];
+  };
+  await waitFor(async () => (await troubles()).length === 16, { what: "16 engines that do not answer" });
+  expect((await troubles())[0]).toEqual({
+    engine: "127.0.0.1:1",
+    trouble: expect.stringMatching(/^starting: \d+ failed probes, last: unreachable$/),
+  });
+  expect(
+    (await router.admin("GET", `/admin/engines/${encodeURIComponent("127.0.0.1:17")}`)).json.trouble,
+  ).not.toBeNull();
+});
+
 test("the status tells engines, models and what is under way", async () => {
   const [sim] = await rig.sims(1);
   const router = await rig.router({ engines: [sim!.url, { url: "http://127.0.0.1:1", models: ["other"] }], usable: 1 });
@@ -178,6 +196,7 @@ test("the status tells engines, models and what is under way", async () => {
     engines: 2,
     usableEngines: 1,
     asleepEngines: 0,
+    troubledEngines: expect.any(Array),
     models: ["other", "tiny"],
     mesh: null,
     lastReload: null,

@@ -154,6 +154,44 @@ test("missed_objectives: answers that came too late or too slowly, and only with
   expect(missed({ met: 0, missed: 20 })).toHaveLength(3);
 });
 
+const silent = { unresponsiveSinceMs: 910_000, oldestSinceMs: 905_000 };
+const slow = { slow: { measure: "ttft", ms: 4_623, othersMs: 640 } };
+
+test("unresponsive_engines: named, since when, and what to do; one that is down is no news", () => {
+  const [level, sentence, next] = said("unresponsive_engines", engines(engine("gpu-1"), engine("gpu-2", silent)));
+  expect(level).toBe("warn");
+  expect(sentence).toMatch(
+    /^gpu-2 is unresponsive: requests wait there, and nothing has come since \d\d:\d\d:\d\d \(90 s ago\), although health checks succeed\.$/,
+  );
+  expect(next).toContain("`espalier engines drain gpu-2`");
+  const two = said("unresponsive_engines", engines(engine("a", silent), engine("b", silent), engine("c")));
+  expect(two[1]).toMatch(/^2 of 3 engines are unresponsive: /);
+  expect(said("unresponsive_engines", engines(engine("a", { ...silent, ...down }), engine("b")))).toEqual([]);
+});
+
+test("slow_engines: beside what the others take", () => {
+  expect(said("slow_engines", engines(engine("gpu-1"), engine("gpu-2", slow)))).toEqual([
+    "warn",
+    "gpu-2 is slow: first tokens after 4.6 s in the last minute, 640 ms at the others.",
+    expect.stringContaining("`espalier engines drain gpu-2`"),
+  ]);
+  const tpot = { slow: { measure: "tpot", ms: 210, othersMs: 30 } };
+  expect(said("slow_engines", engines(engine("gpu-1"), engine("gpu-2", tpot)))[1]).toBe(
+    "gpu-2 is slow: 210 ms per output token in the last minute, 30 ms at the others.",
+  );
+  expect(said("slow_engines", engines(engine("gpu-1"), engine("gpu-2", { ...slow, ...silent })))).toEqual([]);
+});
+
+// The advice was to add engines, whatever the cause.
+test("missed_objectives: an engine that is slow or silent is looked at first", () => {
+  const recent = { ...quiet.recent, met: 240, missed: 100 };
+  const next = (changes: Partial<EngineRow>) =>
+    said("missed_objectives", { recent, ...engines(engine("gpu-1"), engine("gpu-2", changes)) })[2];
+  expect(next(slow)).toBe("Start with gpu-2.");
+  expect(next(silent)).toBe("Start with gpu-2.");
+  expect(next({})).toContain("Add engines");
+});
+
 test("lost_routers: since when, and those that are silent", () => {
   const lost = { router: "router-3", address: null, sinceMs: 5_000 };
   expect(said("lost_routers", { routers: [router("router-3", { state: "gone", lost })] })[1]).toMatch(

@@ -33,6 +33,19 @@ test("a row of an engine has the load of all routers, what it holds, and its sha
   ]);
 });
 
+test("a row of an engine says what any router waits for there", () => {
+  const read = (more: object) =>
+    readOverview({ engines: [{ id: "a", state: "up", read: [{ target: "a" }], ...more }] });
+  const source = read({ oldestSinceMs: 9_000, ttftMs: 640, tpotMs: 21.5 });
+  const slow = { measure: "ttft", ms: 4_600, othersMs: 600 };
+  const other = read({ oldestSinceMs: 5_000, unresponsiveSinceMs: 6_000, slow });
+  const without = { oldestSinceMs: 9_000, unresponsiveSinceMs: null, slow: null, ttftMs: 640, tpotMs: 21.5 };
+  expect(engineRows(source)).toMatchObject([without]);
+  expect(engineRows(source, [source, other])).toMatchObject([
+    { ...without, oldestSinceMs: 5_000, unresponsiveSinceMs: 6_000, slow },
+  ]);
+});
+
 test.each([
   [{ state: "down", reason: "refused" }, "down", "refused"],
   [{ state: "starting" }, "starting", "not probed yet"],

@@ -266,7 +266,7 @@ test.each([
 });
 
 test("a router that shares fewer estimates or entries of the registry than it has: a cross for each kind", async () => {
-  const { admin: adminUrl } = await temporaryAdmin({ feeds: [] });
+  const { admin: adminUrl } = await temporaryAdmin({ feeds: [], engines: [] });
   const mesh = { droppedEstimates: [{ kind: "times", count: 3 }], droppedEntries: [{ kind: "drain", count: 2 }] };
   const status = { version: "1.0.0", peers: [], mesh } as unknown as RouterStatus;
   const checks = await checkRunning({ adminUrl, key: undefined, status }, "1.0.0");
@@ -276,6 +276,52 @@ test("a router that shares fewer estimates or entries of the registry than it ha
   expect(of(checks, "registry")).toMatchObject([
     { of: "drain", ok: false, says: expect.stringContaining("2 entries dropped") },
   ]);
+});
+
+test("a feed that is not read is none of the usable ones", async () => {
+  const feed = (target: string, more: object = {}) => ({ target, state: "live", reason: "complete", ...more });
+  const dead = { state: "stale", reason: "connecting" };
+  const feeds = [
+    feed("a"),
+    feed("b", dead),
+    feed("c", { unusable: "block size 12" }),
+    feed("d", { state: "partial", reason: "gap" }),
+  ];
+  const { admin: adminUrl } = await temporaryAdmin({ feeds, engines: [] });
+  const status = { version: "1.0.0", peers: [] } as unknown as RouterStatus;
+  expect(of(await checkRunning({ adminUrl, key: undefined, status }, "1.0.0"), "feeds")).toMatchObject([
+    { ok: false, of: "c", says: "KV events unusable: block size 12" },
+    {
+      ok: false,
+      of: "b",
+      says: "KV events are not read: stale, connecting",
+      fix: expect.stringContaining("start the engine"),
+    },
+    { ok: true, says: "KV events of 2 targets are usable; some are incomplete: gap" },
+  ]);
+});
+
+test("an engine that is unresponsive at any router: a cross, once", async () => {
+  const engineOf = (id: string, unresponsive_ms: number | null) => ({
+    id,
+    unresponsive_ms,
+    trouble: unresponsive_ms && "unresponsive for 40 s",
+  });
+  const { admin: other } = await temporaryAdmin({ feeds: [], version: "1.0.0", engines: [engineOf("b", 40_000)] });
+  const { admin: adminUrl } = await temporaryAdmin({ feeds: [], engines: [engineOf("a", null), engineOf("b", null)] });
+  const status = { version: "1.0.0", peers: [{ router: "r2", adminUrl: other }] } as unknown as RouterStatus;
+  const running = { adminUrl, key: undefined, status };
+  expect(of(await checkRunning(running, "1.0.0"), "answers")).toEqual([
+    {
+      check: "answers",
+      of: "b",
+      ok: false,
+      says: "unresponsive for 40 s",
+      fix: expect.stringContaining("restart the engine"),
+    },
+  ]);
+  const alone = { ...running, status: { ...status, peers: [] } };
+  expect(of(await checkRunning(alone, "1.0.0"), "answers")).toMatchObject([{ ok: true }]);
 });
 
 test("too few open files: how to raise them", () => {

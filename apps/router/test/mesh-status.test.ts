@@ -48,6 +48,7 @@ const status = {
   goodput: [],
   engines: 1,
   usableEngines: 1,
+  troubledEngines: [],
   models: ["m"],
 };
 

@@ -33,6 +33,12 @@ const engine = {
     assigned_role: "prefill",
   },
   ...{ models: ["meta-llama/Llama-3.3-70B-Instruct", "adapter-one"], breaker: { state: "half_open" } },
+  ...{
+    oldest_wait_ms: 123_456,
+    unresponsive_ms: null,
+    trouble: "down",
+    last_minute: { ttft_ms: 12_345, tpot_ms: 123.4 },
+  },
   targets: [{ load: { in_flight: 123 }, signals: { running: 64, waiting: 1_024, kv_use: 0.987 } }],
 };
 
@@ -84,6 +90,7 @@ test("a router among others fits, and so does why it is not ready", async () => 
       reasons: ["no engine is usable", "peers", "the feeds of 12 engines are not read yet, and more"],
     },
     ...{ draining: false, inFlight: 0, engines: 1, usableEngines: 1, mesh, lastReload: null },
+    troubledEngines: [{ engine: engine.id, trouble: `down: ${engine.reason}` }],
     totals: { requests: 1_000_000, answered: 950_000, refused: 10_000, failed: 999, cut: 123, cancelled: 38_878 },
     goodput: [
       {

@@ -19,6 +19,7 @@ const status = {
   ],
   engines: 3,
   usableEngines: 2,
+  troubledEngines: [{ engine: "gpu-3", trouble: "down: 3 failed probes, last: unreachable" }],
   models: ["tiny", "large"],
   mesh: null,
   lastReload: null,
@@ -28,7 +29,8 @@ test("a router that is ready: its state in a few lines, exit code 0", async () =
   const { admin } = await temporaryAdmin(status);
   const { stdout, exitCode } = await runCommand(registerStatus, "status", "--admin", admin);
   expect(stdout).toBe(
-    "ready\nversion   0.1.0, settings 0a1b2c3d\nengines   2 of 3 usable\nmodels    tiny, large\nin flight 7\n" +
+    "ready\nversion   0.1.0, settings 0a1b2c3d\nengines   2 of 3 usable\n" +
+      "trouble   gpu-3 down: 3 failed probes, last: unreachable\nmodels    tiny, large\nin flight 7\n" +
       "requests  1000 answered, 7 refused, 2 failed, 1 cut, 1 cancelled by their clients\n" +
       "goodput   99.0 % of 1000 requests (tiny, class chat; 500ms to the first token, 30ms per token after it)\n" +
       "goodput   50.0 % of 2 requests (big; no objectives)\n" +
@@ -82,6 +84,10 @@ const engine = {
   draining: false,
   models: ["tiny"],
   breaker: { state: "closed" },
+  oldest_wait_ms: null,
+  unresponsive_ms: null,
+  last_minute: { first_tokens: 0, ttft_ms: null, tpot_ms: null },
+  trouble: null,
   targets: [target(3, { running: 2, waiting: 0, kv_use: 0.256 })],
 };
 
@@ -93,36 +99,66 @@ const cellsOf = (stdout: string): string[][] =>
     .map((line) => line.split(/ {2,}/).map((cell) => cell.trim()));
 
 test.each([
-  { what: "up", given: {}, cells: ["engine-a", "up", "closed", "3", "2", "0", "25.6", "both", "0.3", "tiny", "-"] },
+  {
+    what: "up",
+    given: {},
+    cells: ["engine-a", "up", "closed", "3", "-", "-", "-", "2", "0", "25.6", "both", "0.3", "tiny", "-"],
+  },
   {
     what: "draining",
     given: { draining: true },
-    cells: ["engine-a", "up, draining", "closed", "3", "2", "0", "25.6", "both", "0.3", "tiny", "-"],
+    cells: ["engine-a", "up, draining", "closed", "3", "-", "-", "-", "2", "0", "25.6", "both", "0.3", "tiny", "-"],
   },
   {
     what: "down, with its reason",
     given: { state: "down", reason: "connect ECONNREFUSED", breaker: { state: "open" } },
-    cells: ["engine-a", "down", "open", "3", "2", "0", "25.6", "both", "0.3", "tiny", "connect ECONNREFUSED"],
+    cells: [
+      "engine-a",
+      "down",
+      "open",
+      "3",
+      "-",
+      "-",
+      "-",
+      "2",
+      "0",
+      "25.6",
+      "both",
+      "0.3",
+      "tiny",
+      "connect ECONNREFUSED",
+    ],
   },
   {
     what: "of several ranks: what is in flight is added up",
     given: { targets: [target(3), target(4), target(5)] },
-    cells: ["engine-a", "up", "closed", "12", "-", "-", "-", "both", "0.3", "tiny", "-"],
+    cells: ["engine-a", "up", "closed", "12", "-", "-", "-", "-", "-", "-", "both", "0.3", "tiny", "-"],
   },
   {
     what: "of which nothing is known yet",
     given: { state: "unknown", reason: "not asked yet", models: null, targets: [], network_ms: null },
-    cells: ["engine-a", "unknown", "closed", "0", "-", "-", "-", "both", "-", "-", "not asked yet"],
+    cells: ["engine-a", "unknown", "closed", "0", "-", "-", "-", "-", "-", "-", "both", "-", "-", "not asked yet"],
+  },
+  {
+    what: "that hangs: for how long, and what it did before",
+    given: {
+      ...{ oldest_wait_ms: 94_500, unresponsive_ms: 94_000, trouble: "unresponsive for 94 s: no sign of work" },
+      last_minute: { first_tokens: 7, ttft_ms: 812, tpot_ms: 21.4 },
+    },
+    cells: [
+      ...["engine-a", "up", "closed", "3", "94.5", "812", "21.4", "2", "0", "25.6", "both", "0.3", "tiny"],
+      "unresponsive for 94 s: no sign of work",
+    ],
   },
   {
     what: "of a region far away",
     given: { region: "us", network_ms: 74.26 },
-    cells: ["engine-a", "up", "us", "closed", "3", "2", "0", "25.6", "both", "74.3", "tiny", "-"],
+    cells: ["engine-a", "up", "us", "closed", "3", "-", "-", "-", "2", "0", "25.6", "both", "74.3", "tiny", "-"],
   },
   {
     what: "that serves several models, its cache empty",
     given: { models: ["a", "b"], targets: [target(0, { kv_use: 0 })] },
-    cells: ["engine-a", "up", "closed", "0", "-", "-", "0.0", "both", "0.3", "a, b", "-"],
+    cells: ["engine-a", "up", "closed", "0", "-", "-", "-", "-", "-", "0.0", "both", "0.3", "a, b", "-"],
   },
 ])("an engine $what", async ({ given, cells }) => {
   const { admin } = await temporaryAdmin({ engines: [{ ...engine, ...given }] });

@@ -59,6 +59,8 @@ export interface RoutedRequest {
   readonly features: RequestFeatures;
   /** Undefined if the pool's policy does not read prefixes. */
   readonly prompt: PromptBlocks | undefined;
+  /** Whether its answer is streamed, token by token; false by default. */
+  readonly isStreamed?: boolean;
   /** Whether it can tell its engine to pull KV blocks from another one. */
   readonly canPull?: boolean;
 }

@@ -1,4 +1,4 @@
-import { formatAge, formatCount, formatTime } from "./format.ts";
+import { formatAge, formatCount, formatMs, formatTime } from "./format.ts";
 import type { Recent } from "./history.ts";
 import type { RefusedLink, RouterStatus } from "./overview.ts";
 import { type EngineRow, notProbed, type RouterRow } from "./rows.ts";
@@ -69,6 +69,11 @@ const lateShare = 0.1;
 const leastMeasured = 20;
 /** Requests that were answered, but missed their objectives. */
 const late = ({ missed, failed, cut, refused }: Recent): number => Math.max(0, missed - failed - cut - refused);
+
+const unresponsiveEngines = (engines: readonly EngineRow[]): readonly EngineRow[] =>
+  engines.filter((row) => isUp(row) && row.unresponsiveSinceMs !== null);
+const slowEngines = (engines: readonly EngineRow[]): readonly EngineRow[] =>
+  engines.filter((row) => isUp(row) && row.slow !== null && row.unresponsiveSinceMs === null);
 
 const refusals: Readonly<Record<string, { readonly says: string; readonly next: string }>> = {
   secret: { says: "its mesh secret differs", next: "Give all routers the same `mesh.secret`." },
@@ -144,6 +149,23 @@ const rules = [
     next: (found) => nextForEngines(found),
   }),
   rule({
+    name: "unresponsive_engines",
+    finds: ({ isLive, engines }) => (isLive ? unresponsiveEngines(engines) : []),
+    level: "warn",
+    says: (found, { engines, routerNowMs }) =>
+      `${whichEngines(found, engines, "unresponsive")}: requests wait there, and nothing has come since ${sinceText(found, routerNowMs)}, although health checks succeed.`,
+    next: (found) =>
+      `Restart ${found.length === 1 ? `it, or drain it with \`espalier engines drain ${found[0]!.key}\`` : "them"}. When its connections break, waiting requests go to the others.`,
+  }),
+  rule({
+    name: "slow_engines",
+    finds: ({ isLive, engines }) => (isLive ? slowEngines(engines) : []),
+    level: "warn",
+    says: (found, { engines }) => `${whichEngines(found, engines, "slow")}: ${slownessOf(found[0]!)}.`,
+    next: ([first]) =>
+      `Compare its GPU, its log and its queue with the others', or drain it with \`espalier engines drain ${first!.key}\`.`,
+  }),
+  rule({
     name: "circuit_open",
     finds: ({ isLive, engines }) =>
       isLive && engines.some(isUp) ? engines.filter(({ health }) => health === "open") : [],
@@ -173,8 +195,12 @@ const rules = [
     level: "note",
     says: (_, { recent }) =>
       `${formatCount(late(recent))} of ${count(recent.met + recent.missed, "request")} missed their objectives in the last minute: late first tokens or slow output.`,
-    next: () =>
-      "The `result` label of `espalier_slo_requests_total` says which objective was missed. Add engines or adjust `slo`.",
+    next: (_, { engines }) => {
+      const causes = [...unresponsiveEngines(engines), ...slowEngines(engines)].map(({ key }) => key);
+      return causes.length > 0
+        ? `Start with ${few(causes, "unresponsive or slow engines")}.`
+        : "The `result` label of `espalier_slo_requests_total` says which objective was missed. Add engines or adjust `slo`.";
+    },
   }),
   rule({
     name: "lost_routers",
@@ -342,6 +368,21 @@ function tally(engines: readonly EngineRow[]): [EngineRow["health"], number][] {
 function whichEngines(found: readonly EngineRow[], all: readonly EngineRow[], what: string): string {
   if (found.length === 1) return `${found[0]!.key} is ${what}`;
   return `${found.length} of ${all.length} engines are ${what}`;
+}
+
+/** Since when the first of them is unresponsive. */
+function sinceText(engines: readonly EngineRow[], routerNowMs: number): string {
+  const sinceMs = Math.min(
+    ...engines.map(({ unresponsiveSinceMs }) => unresponsiveSinceMs ?? Number.POSITIVE_INFINITY),
+  );
+  return `${formatTime(sinceMs)} (${formatAge(routerNowMs - sinceMs)})`;
+}
+
+function slownessOf({ slow }: EngineRow): string {
+  const { measure = "", ms = 0, othersMs = 0 } = slow ?? {};
+  return measure === "tpot"
+    ? `${formatMs(ms)} per output token in the last minute, ${formatMs(othersMs)} at the others`
+    : `first tokens after ${formatMs(ms)} in the last minute, ${formatMs(othersMs)} at the others`;
 }
 
 /** The reason that most of them have. */

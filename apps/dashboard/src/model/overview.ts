@@ -31,6 +31,8 @@ const readTarget = objectOf({
   capacity: asNumberOrNull,
 });
 
+const readSlow = objectOf({ measure: textOr("ttft"), ms: asNumber, othersMs: asNumber });
+
 export type EngineFacts = ReturnType<typeof readEngine>;
 
 const readEngine = objectOf({
@@ -47,6 +49,15 @@ const readEngine = objectOf({
   /** Where it is, and milliseconds of a round trip between the source and it; null where unknown. */
   region: asTextOrNull,
   networkMs: asNumberOrNull,
+  /** Medians of this router's streams in the last minute; null without any. */
+  ttftMs: asNumberOrNull,
+  tpotMs: asNumberOrNull,
+  /** Since when the oldest request waits for its first token, in milliseconds since the Unix epoch; null without one. */
+  oldestSinceMs: asNumberOrNull,
+  /** Since when nothing has come from it although it should; null where it works. */
+  unresponsiveSinceMs: asNumberOrNull,
+  /** In what it is slower than the others; null where it is not. */
+  slow: (slow) => (slow === null || slow === undefined ? null : readSlow(slow)),
   targets: from("read", listOf(readTarget)),
 });
 

@@ -3,8 +3,12 @@ import type { EngineFacts, Links, Overview, QueueCounts, RouterStatus } from "./
 /** One target as the table of engines shows it. */
 export type EngineRow = ReturnType<typeof engineRows>[number];
 
-/** Rows of a router's overview, in its order; ranks of an engine are rows of their own. */
-export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">) {
+/**
+ * Rows of a router's overview, in its order; ranks of an engine are rows of their own.
+ *
+ * @param live overviews of all routers that are followed: requests may wait at one of them only
+ */
+export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">, live: readonly Overview[] = []) {
   const loads = new Map(load.map((one) => [one.target, one]));
   const rows = engines.flatMap((engine) =>
     engine.targets.map(({ target: key, held, slower, placed, owner, quality, isAsleep, ...signals }) => {
@@ -23,12 +27,27 @@ export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">
         ...{ owner, quality },
         /** Where it is, and milliseconds of a round trip to it. */
         ...{ region: engine.region, networkMs: engine.networkMs },
+        ...{ ttftMs: engine.ttftMs, tpotMs: engine.tpotMs, ...waitOf(engine, live) },
       };
     }),
   );
   const all = rows.reduce((sum, { blocks }) => sum + blocks, 0);
   /** `share` is of all known blocks, from 0 to 1. */
   return rows.map((row) => ({ ...row, share: all > 0 ? row.blocks / all : 0 }));
+}
+
+/** What any router waits for, or finds slow. */
+function waitOf(engine: EngineFacts, live: readonly Overview[]) {
+  const seen = [engine, ...live.flatMap(({ engines }) => engines.filter(({ id }) => id === engine.id))];
+  const earliest = (times: readonly (number | null)[]): number | null => {
+    const known = times.filter((time) => time !== null);
+    return known.length === 0 ? null : Math.min(...known);
+  };
+  return {
+    oldestSinceMs: earliest(seen.map(({ oldestSinceMs }) => oldestSinceMs)),
+    unresponsiveSinceMs: earliest(seen.map(({ unresponsiveSinceMs }) => unresponsiveSinceMs)),
+    slow: seen.find(({ slow }) => slow !== null)?.slow ?? null,
+  };
 }
 
 /** `facts`: reported by the engine; `placements`: predicted from routed requests. */

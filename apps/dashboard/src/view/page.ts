@@ -69,7 +69,7 @@ export function createPage(ask: Questions) {
         fleet;
       const isLive = source?.isLive === true;
       hasBeenLive ||= isLive;
-      const engines = overview ? engineRows(overview) : [];
+      const engines = overview ? engineRows(overview, live) : [];
       const routers = routerRows(overview?.links, followed, isLive ? source.router : undefined);
       const refused = overview?.links.refused ?? [];
       for (const { key } of engines) hueOf(key);

@@ -112,7 +112,9 @@ const createEngineRow =
   };
 
 /** Why it takes no requests, and since when; of one that does, what it serves. */
-function noteText({ health, note, sinceMs, models }: EngineRow): string {
+function noteText({ health, note, sinceMs, models, unresponsiveSinceMs, slow }: EngineRow): string {
+  if (health === "up" && unresponsiveSinceMs !== null) return `unresponsive since ${formatTime(unresponsiveSinceMs)}`;
+  if (health === "up" && slow !== null) return `slow: ${formatMs(slow.ms)}, others ${formatMs(slow.othersMs)}`;
   if (health === "up") return models.join(", ");
   const isTimed = health === "down" || health === "unreachable";
   return isTimed && sinceMs > 0 ? `since ${formatTime(sinceMs)} · ${note}` : note;

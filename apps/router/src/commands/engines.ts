@@ -11,13 +11,20 @@ const columns: readonly TableColumn<Engine>[] = [
   { header: "state", value: stateText },
   { header: "breaker", value: (engine) => engine.breaker.state },
   { header: "in flight", value: ({ targets }) => targets.reduce((sum, { load }) => sum + load.in_flight, 0) },
+  {
+    header: "oldest wait (s)",
+    value: ({ oldest_wait_ms: ms }) => (ms === null ? undefined : ms / 1_000),
+    digits: 1,
+  },
+  { header: "ttft (ms)", value: ({ last_minute }) => last_minute.ttft_ms ?? undefined },
+  { header: "tpot (ms)", value: ({ last_minute }) => last_minute.tpot_ms ?? undefined, digits: 1 },
   { header: "running", value: ({ targets }) => targets[0]?.signals.running ?? undefined },
   { header: "waiting", value: ({ targets }) => targets[0]?.signals.waiting ?? undefined },
   { header: "kv use (%)", value: ({ targets }) => percentOf(targets[0]?.signals.kv_use), digits: 1 },
   { header: "role", value: ({ role, assigned_role }) => (assigned_role === null ? role : `${role}, ${assigned_role}`) },
   { header: "network (ms)", value: (engine) => engine.network_ms ?? undefined, digits: 1 },
   { header: "models", value: (engine) => engine.models?.join(", ") },
-  { header: "why", value: (engine) => (engine.state === "up" ? undefined : engine.reason) },
+  { header: "why", value: ({ trouble, state, reason }) => (state === "up" ? (trouble ?? undefined) : reason) },
 ];
 
 /** The state of an engine, and what else keeps requests from it. */

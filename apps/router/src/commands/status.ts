@@ -59,6 +59,7 @@ function describe(status: RouterStatus): string {
     ...(lastReload?.error ? [failedReload(lastReload)] : []),
     `version   ${status.version ?? "unknown"}, settings ${status.settings}`,
     `engines   ${status.usableEngines} of ${status.engines} usable${asleep > 0 ? `, ${asleep} asleep` : ""}`,
+    ...status.troubledEngines.map(({ engine, trouble }) => `trouble   ${engine} ${trouble}`),
     `models    ${status.models.join(", ") || "none"}`,
     `in flight ${status.inFlight}`,
     `requests  ${outcomesOf(status.totals)}`,

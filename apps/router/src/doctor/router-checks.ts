@@ -4,7 +4,7 @@ import { isDeepStrictEqual } from "node:util";
 import { hostInUrl, plainHost } from "@espalier/core";
 import type { CompiledConfig } from "@espalier/server";
 import { type FeedReport, probeRouters, type RouterProbe, type RouterStatus } from "@espalier/server";
-import { askAdmin, askStatus } from "../cli/admin-client.ts";
+import { askAdmin, askEngines, askStatus } from "../cli/admin-client.ts";
 import { type Check, cross, reasonOf, tick } from "./check.ts";
 
 /** Addresses that are asked. */
@@ -114,9 +114,20 @@ export async function checkRunning(
   const optionsFor = (admin: string) => ({ admin, ...(key === undefined ? {} : { key }) });
   const askConfig = (admin: string) => askAdmin<Record<string, unknown>>(optionsFor(admin), "/admin/config");
   const own = await askConfig(adminUrl);
+  const unresponsive = new Map<string, string>();
+  const noteUnresponsive = async (admin: string): Promise<void> => {
+    for (const { id, unresponsive_ms: ms, trouble } of await askEngines(optionsFor(admin))) {
+      if (ms !== null && trouble !== null) unresponsive.set(id, trouble);
+    }
+  };
+  await noteUnresponsive(adminUrl);
   const others = status.peers.map(async ({ router, adminUrl: admin }): Promise<readonly Check[]> => {
     try {
-      const [theirs, config] = await Promise.all([askStatus(optionsFor(admin)), askConfig(admin)]);
+      const [theirs, config] = await Promise.all([
+        askStatus(optionsFor(admin)),
+        askConfig(admin),
+        noteUnresponsive(admin),
+      ]);
       return [
         checkVersion(`${router} at ${admin}`, theirs.version, version),
         checkConfig(`${router} at ${admin}`, own, config),
@@ -134,13 +145,22 @@ export async function checkRunning(
   });
   const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(optionsFor(adminUrl), "/admin/feeds");
   const { droppedEstimates = [], droppedEntries = [] } = status.mesh ?? {};
+  const ofOthers = (await Promise.all(others)).flat();
   return [
     checkVersion(adminUrl, status.version, version),
+    ...checkResponses(unresponsive),
     ...checkFeeds(feeds),
     ...droppedEstimates.map(checkEstimates),
     ...droppedEntries.map(checkRegistry),
-    ...(await Promise.all(others)).flat(),
+    ...ofOthers,
   ];
+}
+
+/** Engines whose health checks succeed, but from which nothing comes: see `waitOf` of the engines. */
+function checkResponses(unresponsive: ReadonlyMap<string, string>): readonly Check[] {
+  if (unresponsive.size === 0) return [tick("answers", "", "no engine is unresponsive")];
+  const fix = "restart the engine; requests that wait there go to the others";
+  return [...unresponsive].map(([id, trouble]) => cross("answers", id, trouble, fix));
 }
 
 /** What a running router could not share, because it shares as much of its kind as it may. */
@@ -155,6 +175,9 @@ function checkRegistry({ kind, count }: { readonly kind: string; readonly count:
   return cross("registry", kind, `${count} entries dropped: limit reached`, fix);
 }
 
+/** States of a feed whose events arrive. */
+const readStates: ReadonlySet<string> = new Set(["live", "partial", "replaying"]);
+
 /** Feeds that are listed of each reason. */
 const namedFeeds = 4;
 
@@ -165,17 +188,28 @@ function checkFeeds(feeds: readonly FeedReport[]): readonly Check[] {
   for (const { target, unusable } of feeds) {
     if (unusable) targetsByReason.set(unusable, [...(targetsByReason.get(unusable) ?? []), target]);
   }
-  if (targetsByReason.size === 0) {
+  const unread = feeds.filter(({ state, unusable }) => !unusable && !readStates.has(state));
+  const checks = [...targetsByReason].map(([why, targets]) => {
+    const fix = "raise `ulimit -n`, fix the endpoint, or set prefix.block-size to the engine's block size";
+    return cross("feeds", named(targets), `KV events unusable: ${why}`, fix);
+  });
+  if (unread.length > 0) {
+    const says = `KV events are not read: ${[...new Set(unread.map(({ state, reason }) => `${state}, ${reason}`))].join("; ")}`;
+    const fix = "start the engine, or open the path to its event socket";
+    checks.push(cross("feeds", named(unread.map(({ target }) => target)), says, fix));
+  }
+  const usable = feeds.length - unread.length - [...targetsByReason.values()].flat().length;
+  if (usable > 0) {
     const holes = [...new Set(feeds.filter(({ state }) => state === "partial").map(({ reason }) => reason))];
     const lack = holes.length === 0 ? "" : `; some are incomplete: ${holes.join(", ")}`;
-    return [tick("feeds", "", `KV events of ${feeds.length} targets are usable${lack}`)];
+    checks.push(tick("feeds", "", `KV events of ${usable} ${usable === 1 ? "target" : "targets"} are usable${lack}`));
   }
-  return [...targetsByReason].map(([why, targets]) => {
-    const left = targets.length - namedFeeds;
-    const of = targets.slice(0, namedFeeds).join(", ") + (left > 0 ? ` and ${left} more` : "");
-    const fix = "raise `ulimit -n`, fix the endpoint, or set prefix.block-size to the engine's block size";
-    return cross("feeds", of, `KV events unusable: ${why}`, fix);
-  });
+  return checks;
+}
+
+function named(targets: readonly string[]): string {
+  const left = targets.length - namedFeeds;
+  return targets.slice(0, namedFeeds).join(", ") + (left > 0 ? ` and ${left} more` : "");
 }
 
 function checkVersion(of: string, there: string | null, here: string): Check {

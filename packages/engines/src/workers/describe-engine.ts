@@ -76,6 +76,20 @@ export const engineDescription = closed({
     consecutive_successes: Type.Integer(),
     overruled: Type.Boolean(),
   }),
+  oldest_wait_ms: nullable(Type.Number(), {
+    description: "Age of the oldest request from this router in flight without a first token; null without one.",
+  }),
+  unresponsive_ms: nullable(Type.Number(), {
+    description: "Time since the last sign of work of an engine that should have answered; null for one that works.",
+  }),
+  last_minute: closed(
+    {
+      first_tokens: Type.Integer({ description: "First tokens measured; at most 64." }),
+      ttft_ms: nullable(Type.Number(), { description: "Median time from dispatch to first token." }),
+      tpot_ms: nullable(Type.Number(), { description: "Median time per output token after the first." }),
+    },
+    { description: "Streams of this router." },
+  ),
   targets: Type.Array(targetDescription),
 });
 
@@ -105,6 +119,13 @@ export function describeEngine(engine: EngineRecord): EngineDescription {
       consecutive_failures: health.consecutiveFailures,
       consecutive_successes: health.consecutiveSuccesses,
       overruled: engine.isTried,
+    },
+    oldest_wait_ms: known(Math.round(engine.wait.oldestMs)),
+    unresponsive_ms: known(Math.round(engine.wait.unresponsiveMs)),
+    last_minute: {
+      first_tokens: engine.pace.firstTokens,
+      ttft_ms: known(Math.round(engine.pace.ttftMs)),
+      tpot_ms: known(Math.round(engine.pace.tpotMs * 10) / 10),
     },
     targets: engine.targets.map(describeTarget),
   };

@@ -1,7 +1,9 @@
 import type { EngineId, EngineRole, KvEventsSpec, KvPullSpec, KvTransferSpec, TargetIndex } from "@espalier/core";
 import type { Breaker } from "./breaker.ts";
 import type { FetchOutcome } from "./control-fetch.ts";
+import type { EnginePace } from "./engine-pace.ts";
 import type { EngineSignals } from "./engine-signals.ts";
+import type { EngineWait } from "./engine-wait.ts";
 import type { ServedModel } from "./served-models.ts";
 import type { TargetAdapters } from "./target-adapters.ts";
 import type { TargetLoad } from "./target-load.ts";
@@ -49,6 +51,10 @@ export interface EngineRecord {
   readonly isUnread: boolean;
   /** Milliseconds of a round trip between this router and the engine; NaN until it is measured. */
   readonly networkMs: number;
+  /** How fast it has answered in the last minute. */
+  readonly pace: EnginePace;
+  /** For how long requests from this router wait for it, now. */
+  readonly wait: EngineWait;
   readonly breaker: Breaker;
   /** Whether its breaker is overruled, because those of too many engines are open. */
   readonly isOverruled: boolean;

@@ -12,6 +12,7 @@ import type {
 import { type BreakerState, createBreaker, type OwnedBreaker } from "./breaker.ts";
 import type { ControlPace } from "./control-pace.ts";
 import { createEngineMonitor, type EngineMonitor } from "./engine-monitor.ts";
+import { PaceRecord } from "./engine-pace.ts";
 import {
   type EngineHealth,
   type EngineRecord,
@@ -22,6 +23,7 @@ import {
   targetKey,
 } from "./engine-record.ts";
 import { createEngineSignals, type OwnedSignals } from "./engine-signals.ts";
+import { type EngineWait, waitOf } from "./engine-wait.ts";
 import type { FleetSharing } from "./fleet.ts";
 import type { EngineMeters } from "./fleet-meters.ts";
 import type { FleetOptions } from "./fleet-options.ts";
@@ -75,6 +77,9 @@ export class Engine implements EngineRecord {
   isUnread = true;
   /** When it last answered a request or generated tokens, on the monotonic clock. */
   lastAnswerMs = Number.NEGATIVE_INFINITY;
+  /** When a number in its metrics last changed, on the same clock. Its scrape sets it. */
+  lastChangeMs = Number.NEGATIVE_INFINITY;
+  readonly pace: PaceRecord;
   /** Requests in flight over all ranks. */
   inFlight = 0;
   readonly #roundTrip: RoundTrip;
@@ -97,6 +102,7 @@ export class Engine implements EngineRecord {
     this.stateSinceWallMs = deps.clock.wallMs();
     this.logger = deps.logger.child({ engine: spec.id });
     this.#roundTrip = new RoundTrip(deps.clock);
+    this.pace = new PaceRecord(deps.clock);
     this.#deps = deps;
     const { clock, scheduler, random, options } = deps;
     const onBreaker = (): void => this.#breakerChanged();
@@ -124,6 +130,17 @@ export class Engine implements EngineRecord {
     this.#roundTrip.measured(ms);
     const now = this.networkMs;
     if (now !== before && !Number.isNaN(now) && this.state !== "removed") this.meters.network(now);
+  }
+
+  get wait(): EngineWait {
+    return waitOf(this, this.#deps.clock);
+  }
+
+  /** Sets the metrics that change by themselves, as time passes. */
+  measure(): void {
+    if (this.state === "removed") return;
+    this.meters.wait(this.wait);
+    this.meters.pace(this.pace);
   }
 
   answersRequests(): void {
@@ -337,6 +354,7 @@ export class Engine implements EngineRecord {
     meters.overruled(this.isOverruled);
     meters.tried(this.isTried);
     meters.asleep(this.#asleepRanks.length);
+    meters.wait(this.wait);
     if (!Number.isNaN(this.networkMs)) meters.network(this.networkMs);
     return meters;
   }
@@ -371,6 +389,8 @@ class RankTarget implements Target {
       clock,
       onInFlight: (change) => engine.inFlightChanged(change),
       onTokens: () => engine.answersRequests(),
+      onFirstToken: (afterMs, tokensAhead) => engine.pace.firstToken(afterMs, tokensAhead),
+      onStreamed: (msPerToken) => engine.pace.streamed(msPerToken),
       ...(sharing ? { onChange: () => sharing.loadChanged(this) } : {}),
     });
     this.signals = createEngineSignals(clock);

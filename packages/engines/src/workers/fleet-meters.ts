@@ -1,6 +1,8 @@
-import type { EngineId, Meter, Metric } from "@espalier/core";
+import type { EngineId, GaugeSeries, Meter, Metric } from "@espalier/core";
 import type { BreakerState } from "./breaker.ts";
 import type { FetchOutcome } from "./control-fetch.ts";
+import type { EnginePace } from "./engine-pace.ts";
+import type { EngineWait } from "./engine-wait.ts";
 
 /** `absent`: the path has no page with a known metric. */
 export type ScrapeOutcome = FetchOutcome | "absent";
@@ -15,6 +17,8 @@ export interface EngineMeters {
   asleep(ranks: number): void;
   /** @param ms of a round trip to it */
   network(ms: number): void;
+  wait(wait: EngineWait): void;
+  pace(pace: EnginePace): void;
   probe(outcome: FetchOutcome): void;
   scrape(outcome: ScrapeOutcome): void;
   malformedLines(count: number): void;
@@ -55,6 +59,26 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
       "Shortest round trip between this router and the engine in the last minute, in seconds.",
       labels,
     ),
+    oldestWait: meter.gauge(
+      "espalier_engine_oldest_wait_seconds",
+      "Age of the oldest request from this router in flight at the engine without a first token, in seconds; 0 without one.",
+      labels,
+    ),
+    unresponsive: meter.gauge(
+      "espalier_engine_unresponsive_seconds",
+      "Time since the last sign of work of an engine that should have answered, in seconds; 0 for one that works.",
+      labels,
+    ),
+    ttft: meter.gauge(
+      "espalier_engine_time_to_first_token_seconds",
+      "Median time from dispatch to first token of this router's streams at the engine in the last minute, in seconds; absent without one.",
+      labels,
+    ),
+    tpot: meter.gauge(
+      "espalier_engine_time_per_output_token_seconds",
+      "Median time per output token after the first of this router's streams at the engine in the last minute, in seconds; absent without one.",
+      labels,
+    ),
     probes: meter.counter(
       "espalier_engine_health_probes_total",
       "Health checks of the engine by outcome.",
@@ -85,6 +109,14 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
       tried: (isTried) => triedSeries.set(isTried ? 1 : 0),
       asleep: (ranks) => asleepSeries.set(ranks),
       network: (ms) => of(metrics.network).set(ms / 1_000),
+      wait({ oldestMs, unresponsiveMs }) {
+        of(metrics.oldestWait).set((oldestMs || 0) / 1_000);
+        of(metrics.unresponsive).set((unresponsiveMs || 0) / 1_000);
+      },
+      pace({ ttftMs, tpotMs }) {
+        setOrForget(metrics.ttft, engine, ttftMs);
+        setOrForget(metrics.tpot, engine, tpotMs);
+      },
       probe: (outcome) => metrics.probes.series(engine, outcome).add(),
       scrape: (outcome) => metrics.scrapes.series(engine, outcome).add(),
       malformedLines: (count) => of(metrics.malformed).add(count),
@@ -93,4 +125,9 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
       },
     };
   };
+}
+
+function setOrForget(metric: Metric<GaugeSeries>, engine: EngineId, ms: number): void {
+  if (Number.isNaN(ms)) metric.forget("engine", engine);
+  else metric.series(engine).set(ms / 1_000);
 }

@@ -51,6 +51,7 @@ export function createHealthProbe(
     const url = engine.url + options.path;
     const fetched = await controlFetch(deps, { url, timeoutMs: options.timeoutMs, maxBytes: maxHealthBytes });
     if (!isCurrent()) return 0;
+    engine.measure();
     const isBusy = fetched.outcome === "timeout" && engine.lastAnswerMs > startedMs;
     const outcome = isBusy ? "busy" : fetched.outcome;
     if (isOwnOutcome(outcome)) {

@@ -5,6 +5,7 @@
 
 export type { Permit } from "./breaker.ts";
 export { describeEngine, engineDescription } from "./describe-engine.ts";
+export { findSlowEngines, keptTimes } from "./engine-pace.ts";
 export {
   areAsleep,
   type EngineRecord,
@@ -16,6 +17,7 @@ export {
   targetExclusions,
 } from "./engine-record.ts";
 export { type EngineDialect, type EngineSignals, type SignalValues, unreportedRequests } from "./engine-signals.ts";
+export { engineTroubles } from "./engine-trouble.ts";
 export { createFleet, type Fleet, type FleetChange, type FleetDeps, type FleetSharing, maxEngines } from "./fleet.ts";
 export { defaultFleetOptions, type FleetOptionsInput } from "./fleet-options.ts";
 export {

@@ -2,6 +2,7 @@ import type { Cancel } from "@espalier/core";
 import { controlFetch, createRepeatLoop, type Fetched, isOwnOutcome } from "./control-fetch.ts";
 import type { Engine, EngineDeps } from "./engine.ts";
 import { rankNumber } from "./engine-record.ts";
+import { type SignalValues, unknownSignals } from "./engine-signals.ts";
 import type { ScrapeOutcome } from "./fleet-meters.ts";
 import { type MetricsReading, readMetricsPage } from "./metrics-page.ts";
 
@@ -71,6 +72,7 @@ export function createMetricsScrape(
     for (const [rank, { signals, adapters }] of engine.targets.entries()) {
       const { values, adapters: named } = reading.ranks[rank]!;
       if (restarted) adapters.forget();
+      if (signalNames.some((name) => !Object.is(values[name], signals[name]))) engine.lastChangeMs = clock.nowMs();
       adapters.accept(named, moment.startedMs, reading.dialect === "vllm");
       signals.accept(reading.dialect, values, moment.startedMs, moment.inFlight[rank]!);
     }
@@ -149,6 +151,8 @@ export function createMetricsScrape(
     },
   };
 }
+
+const signalNames = Object.keys(unknownSignals()) as readonly (keyof SignalValues)[];
 
 /** What a process only counts up. */
 const totals = ["promptTokensTotal", "generationTokensTotal"] as const;

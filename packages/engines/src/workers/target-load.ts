@@ -11,6 +11,11 @@ export interface RequestSize {
   readonly workMs?: number;
   /** Whether its class yields to others. */
   readonly yields?: boolean;
+  /**
+   * How the target's answer comes: as a stream, or as a whole at its end. Absent if nothing is awaited from the target yet,
+   * as while another one computes the prompt.
+   */
+  readonly answer?: "stream" | "whole" | undefined;
   /** The prompt's blocks, to be counted as active until the request ends. */
   readonly activeBlocks?: ActivePrompt | undefined;
 }
@@ -19,6 +24,8 @@ export interface RequestSize {
 export interface LoadTicket {
   /** The first token came: the prompt is no longer pending, it is context being decoded. */
   firstToken(): void;
+  /** The whole stream has come, in this many tokens. Also after `end`. */
+  streamed(tokens: number): void;
   /** `tokens` more were generated since the last call. Implies `firstToken`. */
   progress(tokens: number): void;
   /** The request has ended, successfully or not. */
@@ -51,9 +58,21 @@ export interface TargetLoad {
   readonly pendingSinceMs: number;
   /** Prompt tokens that the engine is sending to other engines. */
   readonly lendingTokens: number;
+  /** The requests from which no first token has come. */
+  waiting(): WaitingRequests;
   begin(size: RequestSize): LoadTicket;
   /** The engine begins to send this many tokens to another one. @returns ends that; safe to repeat */
   lend(tokens: number): () => void;
+}
+
+/** Requests without a first token. Times are on the monotonic clock; NaN without such a request. */
+export interface WaitingRequests {
+  /** When the oldest one was sent. */
+  readonly oldestMs: number;
+  /** When the oldest one was sent whose answer is streamed. */
+  readonly oldestStreamMs: number;
+  /** Prompt tokens to be computed of the longest one. */
+  readonly longestTokens: number;
 }
 
 /**
@@ -72,6 +91,14 @@ interface TargetLoadOptions {
   readonly onChange?: () => void;
   /** The engine has generated tokens. */
   readonly onTokens?: () => void;
+  /**
+   * The first token of a stream came.
+   *
+   * @param tokensAhead prompt tokens that were to be computed when the request was sent, its own included
+   */
+  readonly onFirstToken?: (afterMs: number, tokensAhead: number) => void;
+  /** A stream of more than one token has come. */
+  readonly onStreamed?: (msPerToken: number) => void;
 }
 
 /** Begins idle. */
@@ -98,9 +125,16 @@ class Load implements TargetLoad {
   readonly onInFlight: (change: 1 | -1) => void;
   readonly onChange: () => void;
   readonly onTokens: () => void;
+  readonly onFirstToken: (afterMs: number, tokensAhead: number) => void;
+  readonly onStreamed: (msPerToken: number) => void;
+  /** Those without a first token, oldest first. */
+  readonly #waiting = new Set<Ticket>();
 
-  constructor({ clock, onInFlight = ignore, onChange = ignore, onTokens = ignore }: TargetLoadOptions) {
+  constructor(options: TargetLoadOptions) {
+    const { clock, onInFlight = ignore, onChange = ignore, onTokens = ignore } = options;
     this.#clock = clock;
+    this.onFirstToken = options.onFirstToken ?? ignore;
+    this.onStreamed = options.onStreamed ?? ignore;
     this.onInFlight = onInFlight;
     this.onChange = onChange;
     this.onTokens = onTokens;
@@ -120,10 +154,34 @@ class Load implements TargetLoad {
     this.inFlight += 1;
     if (ticket.yields) this.yieldingInFlight += 1;
     this.addPending(ticket.pending, ticket.workMs);
+    if (size.answer) {
+      ticket.sent(this.nowMs(), this.pendingPrefillTokens);
+      this.#waiting.add(ticket);
+    }
     this.outstandingOutputTokens += ticket.outstanding;
     this.onInFlight(1);
     this.onChange();
     return ticket;
+  }
+
+  nowMs(): number {
+    return this.#clock.nowMs();
+  }
+
+  waiting(): WaitingRequests {
+    let oldestMs = Number.NaN;
+    let oldestStreamMs = Number.NaN;
+    let longestTokens = 0;
+    for (const { sentMs, isStream, pending } of this.#waiting) {
+      if (Number.isNaN(oldestMs)) oldestMs = sentMs;
+      if (isStream && Number.isNaN(oldestStreamMs)) oldestStreamMs = sentMs;
+      longestTokens = Math.max(longestTokens, pending);
+    }
+    return { oldestMs, oldestStreamMs, longestTokens };
+  }
+
+  waitsNoMore(ticket: Ticket): void {
+    this.#waiting.delete(ticket);
   }
 
   lend(tokens: number): () => void {
@@ -163,6 +221,11 @@ class Ticket implements LoadTicket {
   pending: number;
   workMs: number;
   readonly #promptTokens: number;
+  readonly isStream: boolean;
+  /** NaN for one that does not count as waiting. */
+  sentMs = Number.NaN;
+  #tokensAhead = 0;
+  #firstTokenMs = Number.NaN;
   #context = 0;
   outstanding: number;
   readonly yields: boolean;
@@ -173,15 +236,26 @@ class Ticket implements LoadTicket {
     this.#load = load;
     this.#blocks = blocks;
     this.yields = yields;
+    this.isStream = size.answer === "stream";
     this.#promptTokens = wholeCount(promptTokens);
     this.pending = Math.min(this.#promptTokens, wholeCount(uncachedTokens));
     this.workMs = wholeCount(workMs);
     this.outstanding = wholeCount(expectedOutputTokens);
   }
 
+  sent(nowMs: number, tokensAhead: number): void {
+    this.sentMs = nowMs;
+    this.#tokensAhead = tokensAhead;
+  }
+
   firstToken(): void {
     if (!this.#live || this.#decoding) return;
     this.#decoding = true;
+    this.#load.waitsNoMore(this);
+    if (this.isStream) {
+      this.#firstTokenMs = this.#load.nowMs();
+      this.#load.onFirstToken(this.#firstTokenMs - this.sentMs, this.#tokensAhead);
+    }
     // The first token of a prompt computed elsewhere says nothing about the prompts here.
     if (this.workMs > 0) this.#load.hasComputed();
     this.#load.removePending(this.pending, this.workMs);
@@ -206,9 +280,16 @@ class Ticket implements LoadTicket {
     this.#load.onChange();
   }
 
+  streamed(tokens: number): void {
+    if (tokens > 1 && !Number.isNaN(this.#firstTokenMs)) {
+      this.#load.onStreamed((this.#load.nowMs() - this.#firstTokenMs) / (tokens - 1));
+    }
+  }
+
   end(): void {
     if (!this.#live) return;
     this.#live = false;
+    this.#load.waitsNoMore(this);
     this.#load.inFlight -= 1;
     if (this.yields) this.#load.yieldingInFlight -= 1;
     if (this.#decoding) this.#load.answers -= 1;

@@ -16,8 +16,12 @@ test("an engine has its series from the moment it is known, and none once it is 
     "espalier_engine_breaker_state{b}",
     "espalier_engine_health_overruled{a}",
     "espalier_engine_health_overruled{b}",
+    "espalier_engine_oldest_wait_seconds{a}",
+    "espalier_engine_oldest_wait_seconds{b}",
     "espalier_engine_requests_in_flight{a}",
     "espalier_engine_requests_in_flight{b}",
+    "espalier_engine_unresponsive_seconds{a}",
+    "espalier_engine_unresponsive_seconds{b}",
     "espalier_engine_up{a}",
     "espalier_engine_up{b}",
   ]);
@@ -31,7 +35,9 @@ test("an engine has its series from the moment it is known, and none once it is 
     "espalier_engine_breaker_state{b}",
     "espalier_engine_health_overruled{b}",
     "espalier_engine_health_probes_total{b,timeout}",
+    "espalier_engine_oldest_wait_seconds{b}",
     "espalier_engine_requests_in_flight{b}",
+    "espalier_engine_unresponsive_seconds{b}",
     "espalier_engine_up{b}",
   ]);
   harness.fleet.apply([]);
@@ -174,6 +180,9 @@ test("an engine is described as plain JSON", async () => {
       consecutive_successes: expect.any(Number),
       overruled: false,
     },
+    oldest_wait_ms: null,
+    unresponsive_ms: null,
+    last_minute: { first_tokens: 0, ttft_ms: null, tpot_ms: null },
     targets: [
       {
         key: "a",

@@ -35,7 +35,7 @@ export class Dispatch<Target extends RoutingTarget> {
   /** Charges the target at once, so that the next decision sees it and other prompts of a burst find the placement. */
   constructor(
     knowledge: Pick<PrefixKnowledge, "place" | "reported">,
-    { features, prompt }: RoutedRequest,
+    { features, prompt, isStreamed }: RoutedRequest,
     selection: Selection<Target>,
     { isPrefilled = false, expectedOutputTokens = features.expectedOutputTokens, yields = false }: DispatchShare = {},
   ) {
@@ -54,6 +54,8 @@ export class Dispatch<Target extends RoutingTarget> {
       expectedOutputTokens,
       workMs: this.workMs,
       yields,
+      // Where another engine computes the prompt, its time is not this one's.
+      answer: isPrefilled ? undefined : isStreamed ? "stream" : "whole",
       activeBlocks,
     });
     this.#pull = pull && !isPrefilled ? pull.begin() : undefined;
@@ -104,6 +106,7 @@ export class Dispatch<Target extends RoutingTarget> {
   /** The whole answer was streamed, in this many tokens. */
   streamed(outputTokens: number): void {
     this.#work?.ended(outputTokens);
+    this.#ticket.streamed(outputTokens);
   }
 
   /** @param cachedTokens cached tokens that the engine reports; undefined if it reports none or did not answer */

@@ -1,6 +1,6 @@
 import { asEngineId, type EngineId, EspalierError, type Logger } from "@espalier/core";
 import { closed, type Described, nullable, record, Type } from "@espalier/core/schema";
-import { describeEngine, type EngineRecord, engineDescription, type Fleet } from "@espalier/engines";
+import { describeEngine, type EngineRecord, engineDescription, engineTroubles, type Fleet } from "@espalier/engines";
 import type { FastifyInstance } from "fastify";
 import { answer, bare, described, error } from "../lifecycle/answer-schemas.ts";
 import type { OperatorEngines } from "../lifecycle/operator-engines.ts";
@@ -11,6 +11,9 @@ const engine = closed(
     ...engineDescription.properties,
     assigned_role: nullable(Type.Enum(["prefill", "decode"]), {
       description: "Assigned role of an engine with role `both`.",
+    }),
+    trouble: nullable(Type.String(), {
+      description: "Why the engine is not up, fails, is unresponsive or slow, in words; null for one that is well.",
     }),
   },
   { title: "Engine" },
@@ -51,16 +54,21 @@ export interface ById {
 /** `/admin/engines`: lists, adds, drains and removes engines. With a mesh, changes apply to all routers. */
 export function registerEngines(app: FastifyInstance, dependencies: EngineRoutesDependencies): void {
   const { fleet, operators, logger, assignedRoleOf } = dependencies;
-  const describe = (engine: EngineRecord): Engine => ({
+  const describe = (engine: EngineRecord, troubles: ReadonlyMap<EngineId, string>): Engine => ({
     ...describeEngine(engine),
     assigned_role: assignedRoleOf(engine) ?? null,
+    trouble: troubles.get(engine.id) ?? null,
   });
+  const describeAll = (): readonly Engine[] => {
+    const troubles = engineTroubles(fleet.engines);
+    return fleet.engines.map((engine) => describe(engine, troubles));
+  };
   const engineOf = (id: string): EngineRecord => {
     const engine = fleet.engine(asEngineId(id));
     if (!engine) throw new EspalierError("engine_not_found");
     return engine;
   };
-  const describeOf = (id: EngineId) => describe(engineOf(id));
+  const describeOf = (id: EngineId) => describe(engineOf(id), engineTroubles(fleet.engines));
 
   const params = Type.Object({
     id: Type.String({ description: "Engine id, percent-encoded." }),
@@ -96,8 +104,8 @@ export function registerEngines(app: FastifyInstance, dependencies: EngineRoutes
     params,
   };
 
-  app.get("/admin/engines", { schema: list }, async () => ({ engines: fleet.engines.map(describe) }));
-  app.get<ById>("/admin/engines/:id", { schema: get }, async ({ params }) => describe(engineOf(params.id)));
+  app.get("/admin/engines", { schema: list }, async () => ({ engines: describeAll() }));
+  app.get<ById>("/admin/engines/:id", { schema: get }, async ({ params }) => describeOf(asEngineId(params.id)));
   app.post("/admin/engines", { schema: add }, async ({ body }, reply) => {
     const id = operators.add(body);
     logger.info("engine added by an operator", { engine: id });

@@ -1,5 +1,5 @@
 import { closed, type Described, nullable, Type } from "@espalier/core/schema";
-import { isEngineAsleep } from "@espalier/engines";
+import { engineTroubles, isEngineAsleep } from "@espalier/engines";
 import type { RouterParts } from "../create-context.ts";
 import type { Readiness } from "../lifecycle/readiness.ts";
 import { reloadOutcome } from "../lifecycle/reloader.ts";
@@ -52,6 +52,9 @@ const pickerAddresses = closed({ address: Type.String(), healthAddress: Type.Str
 /** `host:port` of the endpoint picker and of its health checks. */
 export type PickerAddresses = Described<typeof pickerAddresses>;
 
+/** Most engines in trouble that the status names. */
+const listedTroubles = 16;
+
 /** The answer of `GET /admin/status`. */
 export const routerStatus = closed(
   {
@@ -67,6 +70,9 @@ export const routerStatus = closed(
     engines: Type.Integer(),
     usableEngines: Type.Integer(),
     asleepEngines: Type.Integer({ description: "Engines with all ranks asleep, by their metrics." }),
+    troubledEngines: Type.Array(closed({ engine: Type.String(), trouble: Type.String() }), {
+      description: "Engines that are not up, fail, are unresponsive or slow, and why, in words; at most 16.",
+    }),
     models: Type.Array(Type.String()),
     mesh: nullable(meshDescription, { description: "Mesh state; null for a router that shares nothing." }),
     lastReload: nullable(reloadOutcome, { description: "Last reload; null before the first." }),
@@ -102,6 +108,9 @@ export function statusOf(context: RouterParts, readiness: Readiness, own: OwnSta
     engines: fleet.engines.length,
     usableEngines: fleet.usableCount(),
     asleepEngines: fleet.engines.filter(isEngineAsleep).length,
+    troubledEngines: [...engineTroubles(fleet.engines)]
+      .slice(0, listedTroubles)
+      .map(([engine, trouble]) => ({ engine, trouble })),
     models: fleet.models().map((model) => model.id),
     mesh: mesh?.describe() ?? null,
     lastReload: reloader.last ?? null,

@@ -135,6 +135,7 @@ function planView(
       onlyEngine,
       prompt,
       canPull,
+      isStreamed: view.stream && request.isAnswerSeen !== false,
       unreadPrompt: view.unreadPrompt,
       recordedPrompt: recorder.isOn ? blocks : undefined,
       features: {

@@ -1,5 +1,5 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/core";
-import type { EngineRecord, Fleet, Target } from "@espalier/engines";
+import { type EngineRecord, type Fleet, findSlowEngines, type Target } from "@espalier/engines";
 import type { Origin } from "@espalier/mesh";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { Replica, TargetSlots } from "@espalier/shared-tree";
@@ -96,10 +96,16 @@ export function createOverview(options: OverviewOptions): Overview {
 
 /** As many as fit into a section: of an engine with many ranks each has a row. A section that is too long shows nothing. */
 function enginesOf(options: OverviewOptions) {
-  const listed: ReturnType<typeof describeOne>[] = [];
+  const listed: object[] = [];
   let sizeBytes = "[]".length;
-  for (const engine of options.fleet.engines.slice(0, listedEngines)) {
-    const described = describeOne(options, engine);
+  const { engines } = options.fleet;
+  const slow = findSlowEngines(engines);
+  for (const engine of engines.slice(0, listedEngines)) {
+    const described = {
+      ...describeOne(options, engine),
+      ...paceOf(options, engine),
+      slow: slow.get(engine.id) ?? null,
+    };
     sizeBytes += Buffer.byteLength(JSON.stringify(described)) + ",".length;
     if (sizeBytes > maxOverviewSectionBytes) break;
     listed.push(described);
@@ -129,6 +135,23 @@ function describeOne({ shared, index }: OverviewOptions, engine: EngineRecord) {
   const failing = { breaker: breaker.state, breakerReason: breaker.reason.slice(0, maxReasonLength) };
   const place = { region: engine.region ?? null, networkMs: rounded(engine.networkMs, 1) };
   return { id, state, reason, sinceMs, draining, ...failing, role, models, ...place, read };
+}
+
+/**
+ * Medians of the last minute, and since when the oldest request waits for its first token and nothing has come from an engine
+ * that should have answered: in milliseconds since the Unix epoch, to the second, so that they stay the same.
+ */
+function paceOf({ clock }: OverviewOptions, { pace, wait }: EngineRecord) {
+  const since = (ageMs: number): number | null => {
+    const seconds = rounded((clock.wallMs() - ageMs) / 1_000, 1);
+    return seconds === null ? null : seconds * 1_000;
+  };
+  return {
+    ttftMs: rounded(pace.ttftMs, 1),
+    tpotMs: rounded(pace.tpotMs, 10),
+    oldestSinceMs: since(wait.oldestMs),
+    unresponsiveSinceMs: since(wait.unresponsiveMs),
+  };
 }
 
 function signalsOf({ signals, exclusion }: Target) {

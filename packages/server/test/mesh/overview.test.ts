@@ -210,6 +210,27 @@ test("loads: this router's own and those of others", async () => {
   expect(updates()).toBe(before + 2);
 });
 
+test("who waits at an engine and since when: written once, however long it takes; and medians", async () => {
+  const { apply, refresh, target, texts, time, updates } = await startOverview();
+  await apply(specOf("engine-a"));
+  const send = () => target("engine-a").load.begin({ promptTokens: 10, expectedOutputTokens: 5, answer: "stream" });
+  const first = send();
+  await time.advanceAsync(50);
+  first.firstToken();
+  first.end();
+  send();
+  await refresh();
+  expect(texts()).toMatch(/ttftMs\}\x32/);
+  await time.advanceAsync(5_000);
+  const before = updates();
+  await time.advanceAsync(20_000);
+  expect(updates()).toBe(before);
+  await time.advanceAsync(80_000);
+  // The median has left its minute, and the engine is unresponsive: 80 s change nothing else.
+  expect(updates() - before).toBeLessThanOrEqual(2);
+  expect(texts()).toMatch(/unresponsiveSinceMs[^~]/);
+});
+
 test("whether it is ready, and why not", async () => {
   const { refresh, texts } = await startOverview();
   await refresh();

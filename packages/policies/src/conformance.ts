@@ -3,7 +3,7 @@
  * makes a small run of it for each policy of a plugin before it serves.
  */
 import { type Clock, createSeededRandom, EspalierError, type Random, systemClock } from "@espalier/core";
-import { type CandidateSet, candidateColumns, createCandidateSet } from "./candidates.ts";
+import { type CandidateColumn, type CandidateSet, candidateColumns, createCandidateSet } from "./candidates.ts";
 import type { Policy, RequestFeatures } from "./policy.ts";
 
 export interface ConformanceOptions {
@@ -37,6 +37,7 @@ const timedChoices = 200;
  * - it copes with one candidate, and with signals that are all unknown; without candidates it throws
  *   `no_engine_available`;
  * - it changes neither the candidates nor the request;
+ * - it reads nothing of prompts and caches without `readsPrefixes`: routers would not look it up, and it would be 0;
  * - a choice takes no longer than `maxChoiceMs`.
  *
  * @param create makes a new policy, with no memory of earlier choices
@@ -77,6 +78,8 @@ function checkChoices(create: () => Policy, { request, candidates, seed, rule }:
   const [policy, twin] = [create(), create()];
   const [random, twinRandom] = [createSeededRandom(seed), createSeededRandom(seed)];
   const before = snapshot(candidates);
+  const read = prefixesRead(create(), request, candidates, createSeededRandom(seed));
+  rule(policy.readsPrefixes || read.length === 0, `reads ${read.join(", ")}; set its \`readsPrefixes: true\``);
   const { count, weight } = candidates;
   const isWeighted = weight.subarray(0, count).some((one) => one > 0);
   for (let turn = 0; turn < turns; turn++) {
@@ -93,6 +96,37 @@ function checkChoices(create: () => Policy, { request, candidates, seed, rule }:
     rule(same === index, `chooses ${index} and then ${same} with the same random numbers`);
     rule(snapshot(candidates) === before, "changes the candidates");
   }
+}
+
+/** What a router fills in only for policies that read prefixes. */
+const prefixColumns: ReadonlySet<string> = new Set<CandidateColumn>([
+  ...(["matchedTokens", "matchedCpuTokens", "matchedDiskTokens", "matchedExternalTokens"] as const),
+  ...(["matchedPoolTokens", "matchAgeMs", "heldTokens", "lendableTokens"] as const),
+  ...(["pulledTokens", "pullMs", "pullFrom"] as const),
+]);
+
+/** The names of what a choice reads of prompts and caches. */
+function prefixesRead(
+  policy: Policy,
+  request: RequestFeatures,
+  candidates: CandidateSet,
+  random: Random,
+): readonly string[] {
+  const read = new Set<string>();
+  const watched = <Watched extends object>(of: Watched, what: string, isNoted: (name: string) => boolean): Watched =>
+    new Proxy(of, {
+      get(target, name) {
+        if (typeof name === "string" && isNoted(name)) read.add(`${what}.${name}`);
+        return Reflect.get(target, name, target) as unknown;
+      },
+    });
+  const isColumn = (name: string): boolean => prefixColumns.has(name);
+  policy.choose(
+    watched(request, "request", (name) => name === "prefixKey"),
+    watched(candidates, "candidates", isColumn),
+    random,
+  );
+  return [...read];
 }
 
 function checkEmpty(policy: Policy): void {

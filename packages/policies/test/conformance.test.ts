@@ -48,6 +48,11 @@ test.each(["least_cost", "better_of_two"] as const)("a custom policy with the pi
   checkPolicy(compose({ ...shortQueue, picker }), { maxChoiceMs: 20 });
 });
 
+test("a custom policy with readsPrefixes reads what caches hold", () => {
+  const terms = [{ scorer: "uncached_tokens", weight: 1 }] as const;
+  checkPolicy(compose({ readsPrefixes: true, terms }), { maxChoiceMs: 20 });
+});
+
 let calls = 0;
 test.each<readonly [string, CustomPolicy, RegExp]>([
   ["chooses nobody", chosen((count) => count), /chooses \d+ of \d+ candidates/],
@@ -57,6 +62,36 @@ test.each<readonly [string, CustomPolicy, RegExp]>([
     "writes into the candidates",
     { terms: [{ scorer: { name: "w", score: ({ candidates }) => void candidates.waiting.fill(1) }, weight: 1 }] },
     /changes the candidates/,
+  ],
+  // Symptom: each engine counted as cold, and the choice was random. Mechanism: nobody looks prompts up for such a policy.
+  [
+    "names a scorer of cached tokens without readsPrefixes",
+    { terms: [{ scorer: "uncached_tokens", weight: 1 }] },
+    /reads candidates\.matchedTokens, .*; set its `readsPrefixes: true`/,
+  ],
+  [
+    "reads cached tokens itself without readsPrefixes",
+    {
+      terms: [
+        {
+          scorer: {
+            name: "warm",
+            score: ({ candidates: { count, matchedTokens } }, out) => void out.set(matchedTokens.subarray(0, count)),
+          },
+          weight: -1,
+        },
+      ],
+    },
+    /reads candidates\.matchedTokens; set its/,
+  ],
+  [
+    "reads the prompt's beginning without readsPrefixes",
+    {
+      terms: [
+        { scorer: { name: "key", score: ({ request }, out) => void out.fill(request.prefixKey ?? 0) }, weight: 1 },
+      ],
+    },
+    /reads request\.prefixKey; set its/,
   ],
   [
     "cannot do without signals",

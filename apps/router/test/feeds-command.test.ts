@@ -53,6 +53,13 @@ test("a line for each feed, with a dash for what is not known", async () => {
   expect(second).toEqual(["engine-b/1", "off", "no-endpoint", "-", "-", "-", "0", "-", ...counted, "-"]);
 });
 
+// Symptom: 0 after restarts that the dashboard listed. Mechanism: who reads the feed begins anew when the engine is back.
+test("restarts are those of the engine, also if the feed met none", async () => {
+  const { admin } = await routerWith([{ ...feed, restarts: 0, engineRestarts: 2 }]);
+  const { stdout } = await runCommand(registerFeeds, "feeds", "--admin", admin);
+  expect(stdout.split("\n")[1]?.split(/ {2,}/).at(-2)).toBe("2");
+});
+
 // The router tells blocks by tier; the table used to take that for a number and showed a dash.
 test("the blocks of all tiers are added up, also when there are none", async () => {
   const blocksOf = async (blocks: object): Promise<string | undefined> => {

@@ -157,7 +157,7 @@ export const engines = {
       "New epochs",
       "ops",
       [
-        [sum(rate("espalier_kv_feed_restarts_total"), "feed"), "{{feed}}"],
+        [sum(rate("espalier_engine_restarts_total"), "engine"), "{{engine}}"],
         [sum(rate("espalier_feed_epochs_total")), "made known"],
       ],
       "Engines that began anew, with an empty cache.",

@@ -17,7 +17,11 @@ const columns: readonly TableColumn<FeedReport>[] = [
   { header: "blocks", value: ({ blocks }) => Object.values(blocks).reduce((sum, count) => sum + count, 0) },
   { header: "floating", value: (feed) => feed.floatingBlocks },
   { header: "gaps", value: (feed) => feed.gaps },
-  { header: "restarts", value: (feed) => feed.restarts },
+  // Metrics show no restart of a process that had counted nothing, and a feed none that happened while nobody read it.
+  {
+    header: "restarts",
+    value: ({ restarts: met, engineRestarts: known }) => (met === undefined ? known : Math.max(met, known ?? 0)),
+  },
   { header: "lag (ms)", value: (feed) => feed.lagMs ?? undefined },
 ];
 

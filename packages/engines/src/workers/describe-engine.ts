@@ -76,6 +76,7 @@ export const engineDescription = closed({
     consecutive_successes: Type.Integer(),
     overruled: Type.Boolean(),
   }),
+  restarts: Type.Integer({ description: "Restarts of its process since this router has known it, by its metrics." }),
   oldest_wait_ms: nullable(Type.Number(), {
     description: "Age of the oldest request from this router in flight without a first token; null without one.",
   }),
@@ -120,6 +121,7 @@ export function describeEngine(engine: EngineRecord): EngineDescription {
       consecutive_successes: health.consecutiveSuccesses,
       overruled: engine.isTried,
     },
+    restarts: engine.restarts,
     oldest_wait_ms: known(Math.round(engine.wait.oldestMs)),
     unresponsive_ms: known(Math.round(engine.wait.unresponsiveMs)),
     last_minute: {

@@ -51,6 +51,8 @@ export interface EngineRecord {
   readonly isUnread: boolean;
   /** Milliseconds of a round trip between this router and the engine; NaN until it is measured. */
   readonly networkMs: number;
+  /** How often its process was restarted since this router has known it. */
+  readonly restarts: number;
   /** How fast it has answered in the last minute. */
   readonly pace: EnginePace;
   /** For how long requests from this router wait for it, now. */

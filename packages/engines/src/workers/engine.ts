@@ -82,6 +82,7 @@ export class Engine implements EngineRecord {
   readonly pace: PaceRecord;
   /** Requests in flight over all ranks. */
   inFlight = 0;
+  restarts = 0;
   readonly #roundTrip: RoundTrip;
   meters: EngineMeters;
   readonly logger: Logger;
@@ -243,6 +244,8 @@ export class Engine implements EngineRecord {
 
   /** Its metrics show that its process was restarted. */
   restarted(): void {
+    this.restarts += 1;
+    if (this.state !== "removed") this.meters.restarted();
     this.logger.info("engine restarted");
     this.#deps.onChange("restarted", this);
   }

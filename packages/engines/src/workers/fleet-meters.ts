@@ -17,6 +17,7 @@ export interface EngineMeters {
   asleep(ranks: number): void;
   /** @param ms of a round trip to it */
   network(ms: number): void;
+  restarted(): void;
   wait(wait: EngineWait): void;
   pace(pace: EnginePace): void;
   probe(outcome: FetchOutcome): void;
@@ -57,6 +58,11 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
     network: meter.gauge(
       "espalier_engine_network_round_trip_seconds",
       "Shortest round trip between this router and the engine in the last minute, in seconds.",
+      labels,
+    ),
+    restarts: meter.counter(
+      "espalier_engine_restarts_total",
+      "Restarts of the engine's process, by its metrics.",
       labels,
     ),
     oldestWait: meter.gauge(
@@ -109,6 +115,7 @@ export function createFleetMeters(meter: Meter): (engine: EngineId) => EngineMet
       tried: (isTried) => triedSeries.set(isTried ? 1 : 0),
       asleep: (ranks) => asleepSeries.set(ranks),
       network: (ms) => of(metrics.network).set(ms / 1_000),
+      restarted: () => of(metrics.restarts).add(),
       wait({ oldestMs, unresponsiveMs }) {
         of(metrics.oldestWait).set((oldestMs || 0) / 1_000);
         of(metrics.unresponsive).set((unresponsiveMs || 0) / 1_000);

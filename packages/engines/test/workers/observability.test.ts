@@ -101,6 +101,23 @@ test("no series comes back when a request on a removed engine ends or fails", as
   expect(harness.time.pendingCount).toBe(0);
 });
 
+test("restarts are counted by engine", async () => {
+  const harness = await startHarness();
+  const page = (startedS: number) => ({
+    status: 200,
+    body: `vllm:num_requests_running 0\nprocess_start_time_seconds ${startedS}\n`,
+  });
+  const engine = harness.engine("a", {}, { "/metrics": page(1_000) });
+  await harness.apply(engine);
+  expect(harness.meter.value("espalier_engine_restarts_total", "a")).toBeUndefined();
+  for (const startedS of [2_000, 3_000]) {
+    engine.paths["/metrics"] = page(startedS);
+    await harness.time.advanceAsync(3_000);
+  }
+  expect(harness.meter.value("espalier_engine_restarts_total", "a")).toBe(2);
+  expect(describeEngine(harness.record("a")).restarts).toBe(2);
+});
+
 test("the gauges follow the engine", async () => {
   const harness = await startHarness();
   const engine = harness.engine("a");
@@ -180,6 +197,7 @@ test("an engine is described as plain JSON", async () => {
       consecutive_successes: expect.any(Number),
       overruled: false,
     },
+    restarts: 0,
     oldest_wait_ms: null,
     unresponsive_ms: null,
     last_minute: { first_tokens: 0, ttft_ms: null, tpot_ms: null },

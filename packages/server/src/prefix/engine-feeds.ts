@@ -33,6 +33,8 @@ export type TargetFeedDescription = Partial<Omit<KvFeedDescription, "state" | "r
   FeedStatus & {
     /** By its engine's numbers; absent where the engine has one rank. */
     readonly rank?: number;
+    /** Restarts of its engine's process; absent for a pool. A feed meets none that happens while nobody reads it. */
+    readonly engineRestarts?: number;
     /** Blocks announced in this epoch without tokens and otherwise unknown; they do not count. */
     readonly unplacedBlocks?: number;
   };
@@ -58,7 +60,12 @@ export const feedReport = Type.Object(
     endpoint: Type.Optional(nullable(Type.String())),
     messages: Type.Optional(Type.Integer()),
     gaps: Type.Optional(Type.Integer()),
-    restarts: Type.Optional(Type.Integer()),
+    restarts: Type.Optional(
+      Type.Integer({ description: "New sequences of events met while this router has read the feed." }),
+    ),
+    engineRestarts: Type.Optional(
+      Type.Integer({ description: "Restarts of the engine's process, by its metrics; absent for a pool." }),
+    ),
     lastSequence: Type.Optional(nullable(Type.Integer())),
     lagMs: Type.Optional(nullable(Type.Number())),
     unusable: Type.Optional(nullable(Type.String(), { description: "Reason why the events are unusable." })),
@@ -164,7 +171,7 @@ export class EngineFeeds implements Startable {
   /** Every target with a feed, for operators. */
   describe(): readonly TargetFeedDescription[] {
     const ofEngines = [...this.#entries.values()].flatMap(({ engine, feeds }) =>
-      feeds.map((feed) => withRank(feed.describe(), engine)),
+      feeds.map((feed) => ofEngine(feed.describe(), engine)),
     );
     return [...ofEngines, ...this.#pools.map((pool) => pool.describe())];
   }
@@ -272,9 +279,9 @@ export class EngineFeeds implements Startable {
   }
 }
 
-function withRank(feed: TargetFeedDescription, { targets }: EngineRecord): TargetFeedDescription {
+function ofEngine(feed: TargetFeedDescription, { targets, restarts }: EngineRecord): TargetFeedDescription {
   const target = targets.length > 1 && targets.find(({ key }) => key === feed.target);
-  return target ? { ...feed, rank: rankNumber(target) } : feed;
+  return { ...feed, engineRestarts: restarts, ...(target ? { rank: rankNumber(target) } : {}) };
 }
 
 const timeoutMs = 2_000;

@@ -295,6 +295,7 @@ describe("engines that go and come", () => {
     await rig.time.advanceAsync(2_000);
     expect(rig.engine("a").state).toBe("up");
     expect(rig.described).toEqual(["a tcp://a:6000"]);
+    expect(rig.feeds.describe()).toMatchObject([{ restarts: 0, engineRestarts: 1 }]);
   });
 
   test("an engine that comes up with other endpoints has another feed", async () => {

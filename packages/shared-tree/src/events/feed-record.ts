@@ -134,7 +134,7 @@ const counters = {
   gaps: "Sequence number gaps that were not filled.",
   missed_messages: "Messages lost in sequence number gaps.",
   duplicates: "Duplicate messages.",
-  restarts: "Engine restarts.",
+  restarts: "New sequences of events that the feed met while it was read, as after an engine's restart.",
   resyncs: "Message queue overflows, followed by a replay.",
   open_failures: "Failed attempts to open the event socket; the feed is off until the next one.",
 } as const;

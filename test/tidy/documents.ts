@@ -46,6 +46,25 @@ function linksOf(text: string): { readonly target: string; readonly offset: numb
   return links;
 }
 
+/** Pages that users read: neither decisions, nor pages that programs write. */
+const readPage = /^(README\.md|docs\/(?!decisions\/|benchmarks\/).*\.md)$/;
+const maxWords = 35_000;
+const maxPageWords: Readonly<Record<string, number>> = { "docs/BENCHMARKS.md": 5_000, "docs/LIMITS.md": 4_000 };
+
+/** Users find what they need in pages of at most 1,500 words, and 35,000 in all: a new page replaces another one. */
+export function checkLengths(tree: Tree): string[] {
+  const found: string[] = [];
+  let all = 0;
+  for (const [file, text] of tree) {
+    if (!readPage.test(file) || /^Generated /m.test(text.slice(0, 400))) continue;
+    const words = text.split(/\s+/).filter(Boolean).length;
+    const max = maxPageWords[file] ?? 1_500;
+    all += words;
+    if (words > max) found.push(violation(file, text, 0, `has ${words} words, over ${max}: shorten it`));
+  }
+  return all > maxWords ? [...found, `docs: ${all} words in all, over ${maxWords}: shorten or merge pages`] : found;
+}
+
 /** The text with code, fenced or in backticks, blanked out, so that every line keeps its number. */
 function blankCode(text: string): string {
   return blankFences(text).replace(/(`+)(?!`)[^\n]*?[^`\n]\1(?!`)/g, (code) => " ".repeat(code.length));

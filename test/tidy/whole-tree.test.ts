@@ -1,6 +1,14 @@
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { checkBenchmarks, checkCommands, checkFeedReasons, checkFigures, checkLinks, checkTests } from "./documents.ts";
+import {
+  checkBenchmarks,
+  checkCommands,
+  checkFeedReasons,
+  checkFigures,
+  checkLengths,
+  checkLinks,
+  checkTests,
+} from "./documents.ts";
 import { checkFolders } from "./folders.ts";
 import { productionFlags, runKnip } from "./knip.ts";
 import { checkInstallScripts, checkPlatforms } from "./lock.ts";
@@ -27,6 +35,7 @@ const checks: Readonly<Record<string, (tree: Tree) => readonly string[]>> = {
   "sources go through ports, tests do not sleep, and no registry is named": checkPatterns,
   "names are the words of the field": checkWords,
   "messages have no words that documents avoid": checkMessages,
+  "documents are short": checkLengths,
   "links in documents lead somewhere": checkLinks,
   "commands in documents exist": checkCommands,
   "operators are told what each reason of a feed's state means": checkFeedReasons,

@@ -26,12 +26,8 @@ const sidebar = [
   ]),
   section("Concepts", [
     ["The prefix tree", "docs/concepts/prefix-tree"],
-    ["Journals and the fold", "docs/concepts/journals"],
-    ["The load plane", "docs/concepts/load"],
     ["KV event feeds", "docs/concepts/feeds"],
     ["Policies", "docs/concepts/policies"],
-    ["Queues", "docs/concepts/queues"],
-    ["Disaggregation", "docs/concepts/disaggregation"],
     ["Cells", "docs/concepts/cells"],
     ["Internals", "docs/concepts/internals"],
   ]),

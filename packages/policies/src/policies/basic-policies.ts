@@ -6,7 +6,7 @@ import { createLeastCostPicker } from "../pickers/least-cost.ts";
 import { weightedOnly, weightOf } from "../weights.ts";
 
 export const roundRobin: PolicyDefinition = {
-  summary: "Engines in rotation, smoothly by weight.",
+  summary: "Engines in rotation, smoothly by weight; each router has its own rotation.",
   source: "baseline; smooth weighted rotation as in nginx",
   readsPrefixes: false,
   options: [],

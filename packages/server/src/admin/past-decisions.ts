@@ -220,7 +220,7 @@ function besides([first, ...more]: PastDecision["excluded"]): string {
 }
 
 function heldBy(promptTokens: number, held: number, byOther: number): string {
-  if (held === 0 && byOther === 0) return `none held any of the ${counting.format(promptTokens)} tokens`;
+  if (held === 0 && byOther === 0) return `no engine held any of the ${counting.format(promptTokens)} tokens`;
   const shown = (tokens: number): string => (tokens === 0 ? "none" : counting.format(Math.min(tokens, promptTokens)));
   return `it held ${shown(held)} of ${counting.format(promptTokens)} tokens, the other ${shown(byOther)}`;
 }
@@ -230,7 +230,7 @@ function costOf({ policy }: DescribedDecision, cost: number, other: number): str
     return `${cost <= other ? "and" : "though it"} cost ${rounded(cost)} against ${rounded(other)}`;
   }
   const soonerMs = Math.round(other - cost);
-  if (soonerMs === 0) return "and was as soon";
+  if (soonerMs === 0) return "and was equally soon";
   return soonerMs > 0
     ? `and was ${counting.format(soonerMs)} ms sooner`
     : `though it was ${counting.format(-soonerMs)} ms later`;

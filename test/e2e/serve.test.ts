@@ -106,7 +106,7 @@ test("a running router tells how it is, lists its engines, and takes one out for
   });
   const [header, ...rows] = table.stdout.trimEnd().split("\n");
   expect(header).toMatch(
-    /^id +state +breaker +in flight +running +waiting +kv use \(%\) +role +network \(ms\) +models +why$/,
+    /^id +state +breaker +in flight +oldest wait \(s\) +ttft \(ms\) +tpot \(ms\) +running +waiting +kv use \(%\) +role +network \(ms\) +models +why$/,
   );
   expect(rows.map((row) => row.split(/ {2,}/).slice(0, 3))).toEqual([
     [one, "up", "closed"],

@@ -160,6 +160,24 @@ test("an engine that does not exist: 404, and so for other paths", async () => {
   expect((await router.admin("POST", "/v1/chat/completions", chat())).status).toBe(404);
 });
 
+test("an engine has the times of its streams, and the age of the oldest that waits for it", async () => {
+  const [sim] = await rig.sims(1);
+  const router = await rig.router({ engines: [sim!.url] });
+  const engine = async () => (await router.admin("GET", `/admin/engines/${sim!.id}`)).json;
+  const url = `${router.url}/v1/chat/completions`;
+  for (const stream of [false, true]) await post(url, chat({ stream, max_tokens: 4 }));
+  await router.untilIdle();
+  expect(await engine()).toMatchObject({
+    ...{ oldest_wait_ms: null, unresponsive_ms: null },
+    last_minute: { first_tokens: 1, ttft_ms: expect.any(Number), tpot_ms: expect.any(Number) },
+  });
+  await post(`${sim!.url}/sim/faults`, { kind: "hang-before-headers", count: 1 });
+  const waiting = openPost(url, chat({ stream: true }));
+  await waitFor(async () => Number((await engine()).oldest_wait_ms) > 0, { what: "a request that waits" });
+  waiting.destroy();
+  await waitFor(async () => (await engine()).oldest_wait_ms === null, { what: "its end" });
+});
+
 test("the status names engines that are not up and why, 16 at most", async () => {
   const [sim] = await rig.sims(1);
   const dead = Array.from({ length: 17 }, (_, at) => ({ url: `http://127.0.0.1:${1 + at}`, models: ["other"] }));

@@ -30,6 +30,27 @@ export const engines = {
       "Of all routers together. Far apart: one engine is slow, or a prefix is hot.",
     ),
     plot(
+      "Time to first token",
+      "s",
+      [[`max by (engine) (${of("espalier_engine_time_to_first_token_seconds")})`, "{{engine}}"]],
+      "Median of a router's streams in the last minute, from dispatch to first token. One engine far above the others is slow.",
+    ),
+    plot(
+      "Time per output token",
+      "s",
+      [[`max by (engine) (${of("espalier_engine_time_per_output_token_seconds")})`, "{{engine}}"]],
+      "Median of a router's streams in the last minute, after the first token.",
+    ),
+    plot(
+      "Oldest wait",
+      "s",
+      [
+        [`max by (engine) (${of("espalier_engine_oldest_wait_seconds")})`, "{{engine}}"],
+        [`max by (engine) (${of("espalier_engine_unresponsive_seconds")}) > 0`, "{{engine}} unresponsive"],
+      ],
+      "Age of the oldest request in flight without a first token. Unresponsive: nothing comes from an engine that should have answered.",
+    ),
+    plot(
       "Health probes",
       "ops",
       [
@@ -158,6 +179,7 @@ export const engines = {
       "ops",
       [
         [sum(rate("espalier_engine_restarts_total"), "engine"), "{{engine}}"],
+        [sum(rate("espalier_kv_feed_restarts_total"), "feed"), "{{feed}}, met by its feed"],
         [sum(rate("espalier_feed_epochs_total")), "made known"],
       ],
       "Engines that began anew, with an empty cache.",

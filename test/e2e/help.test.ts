@@ -42,7 +42,18 @@ const commands: readonly (readonly [string, readonly string[]])[] = [
   ["replay", ["Trace:", "Existing endpoints:", "Simulated fleet:", "Output:", "--trace <file>", "--json"]],
   [
     "simulate",
-    ["Scenario:", "Compare:", "Output:", "--sharing <", "--load <shares>", "--plot <", "--report", "--json"],
+    [
+      "Scenario:",
+      "Compare:",
+      "Output:",
+      "cov in time",
+      "ttft/oracle",
+      "--sharing <",
+      "--load <shares>",
+      "--plot <",
+      "--report",
+      "--json",
+    ],
   ],
 ];
 

@@ -51,6 +51,8 @@ export function registerSimulate(program: Command): void {
       "Simulates fleets in virtual time: the router's own policies, index and mesh over modelled engines, links and " +
         "clients. Runs use parallel processes; tables show medians over seeds. " +
         "Each comparison includes the policy random and one omniscient router. " +
+        "load cov and cov in time are coefficients of variation across engines, of all requests and of the load over " +
+        "time; ttft/oracle and cached/oracle are ratios to the omniscient router. " +
         "Exits with 1 if a run failed or had no successful request. worst-case instead of a scenario shows " +
         "how far each policy falls behind the best one, at worst, over all scenarios; ablation shows " +
         "the effect of each part of the default policy.",

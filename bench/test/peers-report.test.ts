@@ -178,7 +178,7 @@ test("the table has a column for each product, the two-turn test, and what is mi
   expect(table).toMatch(/rps_4k +20 \(10 \.\. 30\) +4 \(3 \.\. 5\)/);
   expect(table).toMatch(/rss_growth_mb +30 \(30 \.\. 30\)/);
   expect(table).toMatch(/smg +mesh +50 +12\.5 % \(12\.5 % \.\. 12\.5 %\) +20\.0 %/);
-  expect(table).toContain("Left out: nginx: no apt-get\nLeft out: bare: it broke\n");
+  expect(table).toContain("Skipped: nginx: no apt-get\nSkipped: bare: it broke\n");
   expect(peersTable(report())).not.toContain("two turns at");
 });
 

@@ -103,7 +103,7 @@ export const dashboardStates: readonly DashboardState[] = [
   {
     name: "no-engine",
     rule: "no_engine",
-    sentence: /^No engine is known: requests are refused with 503\.$/,
+    sentence: /^No engine is configured or discovered: requests get 503\.$/,
     next: /^Add one with espalier engines add URL/,
     begin: (rig) => rig.router("router-1"),
   },
@@ -127,7 +127,7 @@ export const dashboardStates: readonly DashboardState[] = [
     name: "cut-answers",
     rule: "failed_requests",
     sentence: /^\d+ of \d+ requests .*cut off in the last minute\.$/,
-    next: /^(Start with 127|Look up one of them)/,
+    next: /^(Start with 127|Explain one with)/,
     begin: (rig) => fleet(rig, 3, 1),
     after: ({ sims }) => sims[0]!.fault({ kind: "cut-mid-stream", afterTokens: 4 }),
   },
@@ -185,7 +185,7 @@ export const dashboardStates: readonly DashboardState[] = [
     name: "draining",
     rule: "draining_routers",
     sentence: /^router-2 is draining\.$/,
-    next: /^Nothing, if you stopped it/,
+    next: /^After a deliberate stop/,
     begin: (rig) => fleet(rig, 4, 2),
     async after({ routers, sims, whileQuiet }) {
       await routers[0]!.admin("PATCH", `/admin/engines/${encodeURIComponent(sims[2]!.id)}`, { draining: true });

@@ -256,7 +256,7 @@ function figuresOf({
 }: RouterRow): string {
   if (lost) return `lost at ${formatTime(lost.sinceMs)}${lost.address ? ` · last at ${lost.address}` : ""}`;
   if (state === "gone") return hasOthers ? "its sessions continue on other routers" : "no router answers";
-  const parts: string[] = isSource ? ["source of this page"] : [];
+  const parts: string[] = isSource ? ["page source"] : [];
   if (requestsPerS !== null) parts.push(`${formatRate(requestsPerS)} req/s`);
   if (inFlight !== null) parts.push(`${formatCount(inFlight)} in flight`);
   if (lagMs !== null) parts.push(`lag ${lagMs === 0 ? "< 3 ms" : formatMs(lagMs)}`);

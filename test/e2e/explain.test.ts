@@ -22,7 +22,9 @@ test("a served request goes where it was explained to go, and why is said", asyn
   const report = JSON.parse(json.stdout) as { readonly choice: { readonly key: string } };
   expect([table.code, table.stderr, json.code]).toEqual([0, "", 0]);
   expect(table.stdout).toMatch(
-    new RegExp(`^choice {4}${report.choice.key}: hash\\nrequest {3}chat, model tiny, session seven\\n`),
+    new RegExp(
+      `^choice {4}${report.choice.key}: hash\\nrequest {3}chat, model tiny, session seven \\(header x-session-id\\)\\n`,
+    ),
   );
   expect(table.stdout).toMatch(new RegExp(`^-> +${report.choice.key} +100 %`, "m"));
   const served = await fetch(`${router.url}/v1/chat/completions`, {

@@ -18,6 +18,7 @@ interface Report {
   readonly reason: string | null;
   readonly choice: { readonly key: string; readonly probability: number } | null;
   readonly sessionKey: string | null;
+  readonly sessionSource: string | null;
   readonly prompt: Json;
   readonly candidates: readonly Candidate[];
   readonly excluded: readonly { readonly key: string; readonly reasons: readonly string[] }[];
@@ -255,5 +256,10 @@ test("the request's own headers count", async () => {
   const answer = await fetch(`${router.adminUrl}/admin/explain`, { method: "POST", headers, body });
   const report = (await answer.json()) as Report;
   const { engine } = await ask(router, "/v1/chat/completions", chat(), { "x-session-id": "seven" });
-  expect(report).toMatchObject({ sessionKey: "seven", reason: "hash", choice: { key: engine, probability: 1 } });
+  expect(report).toMatchObject({
+    sessionKey: "seven",
+    sessionSource: "header:x-session-id",
+    reason: "hash",
+    choice: { key: engine, probability: 1 },
+  });
 });

@@ -199,3 +199,26 @@ test("the places to look for a session key can be configured", async () => {
   expect(new Set(places.values()).size).toBe(3);
   expect(await placement(router, (session) => [{ metadata_key: session, user: "ignored" }, {}])).toEqual(places);
 });
+
+// Coding agents number their sessions as they like: a key that two tenants share must not show one where the other is.
+test("tenants and cache salts with the same session key have sessions of their own", async () => {
+  const engines = await jsonEngines(3);
+  const router = await rig.router({ engines: urls(engines), config: { policy: "sticky" } });
+  const headers = { "x-claude-code-session-id": "one" };
+  const turns: readonly (readonly [object, object])[] = [
+    [{}, headers],
+    [{}, { ...headers, "x-claude-code-agent-id": "a1" }],
+    [{}, { ...headers, "x-espalier-tenant": "ada" }],
+    [{}, { ...headers, "x-espalier-tenant": "bob" }],
+    [{ cache_salt: "s" }, { ...headers, "x-espalier-tenant": "ada" }],
+    [{ cache_salt: "s" }, headers],
+  ];
+  const reasons = async () => {
+    const metrics = await router.metrics();
+    return ["session_new", "session_bound"].map((reason) => metrics.sum("espalier_decisions_total", { reason }));
+  };
+  for (const [fields, sent] of turns) expect((await ask(router, fields, sent)).status).toBe(200);
+  expect(await reasons()).toEqual([6, 0]);
+  for (const [fields, sent] of turns) expect((await ask(router, fields, sent)).status).toBe(200);
+  expect(await reasons()).toEqual([6, 6]);
+});

@@ -26,6 +26,7 @@ const report: ExplainReport = {
   split: null,
   service: null,
   sessionKey: "seven",
+  sessionSource: "header:x-session-id",
   prompt: { tokens: 400, blocks: 25, blockSize: 16, from: "tokens", unread: null },
   estimatedPeerTokens: 0,
   weights: { queue: -2, prefix: -3, load: 1 },
@@ -88,7 +89,7 @@ describe("for people", () => {
   test("the choice, the request and the prompt", () => {
     expect(head.split("\n")).toEqual([
       "choice    a:1: best_score",
-      "request   chat, model tiny, session seven",
+      "request   chat, model tiny, session seven (header x-session-id)",
       "prompt    400 tokens (counted), 25 blocks of 16",
       "policy    epp_weighted, at router east",
     ]);
@@ -147,6 +148,7 @@ describe("for people", () => {
       ...report,
       router: null,
       sessionKey: null,
+      sessionSource: null,
       reason: "random",
       choice: { key: "a:1", probability: 1 / 3 },
       prompt: { tokens: 12, blocks: null, blockSize: null, from: "size", unread: "messages" },

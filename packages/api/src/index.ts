@@ -13,7 +13,8 @@ export { createJsonUsageReader } from "./json-usage-reader.ts";
 export { type RequestView, readRequestView, scanRequest, viewRequest } from "./request-view.ts";
 export {
   defaultSessionKeyLadder,
-  readSessionKey,
+  findSession,
+  nameOfSource,
   type SessionKeySource,
 } from "./session-key.ts";
 export { createSseUsageFilter, readAnswerHead, type SseUsageFilter } from "./sse-usage-filter.ts";

@@ -1,47 +1,94 @@
+import { isJsonObject, type JsonBody } from "@espalier/core";
 import type { RequestView, SessionFields } from "./request-view.ts";
 
-/** One source of a session key. Header names are in lower case. */
+/** One source of a session key. Header names are in lower case; a field of the body may be a path, with dots. */
 export interface SessionKeySource {
   readonly from: "header" | "body";
   readonly name: string;
+  /** Another header, or another field, that names an agent of the session; absent where its agents share a key. */
+  readonly agent?: string;
+}
+
+/** The session of a request. */
+export interface FoundSession {
+  readonly key: string;
+  readonly source: SessionKeySource;
 }
 
 /** Longest session key, in UTF-16 units. */
 const maxSessionKeyLength = 1_024;
+/** Longest text whose JSON is searched for a session key, in bytes: the limit of vLLM Router for `agentic_context`. */
+const maxEncodedBytes = 16_384;
 
-/** The default sources of a session key, in order of precedence. */
+/**
+ * The default sources of a session key, in order of precedence: ours, what coding agents send, what other routers read.
+ * `docs/decisions/0053-an-agent-is-a-session.md` says who sends what.
+ */
 export const defaultSessionKeyLadder: readonly SessionKeySource[] = [
   { from: "header", name: "x-espalier-session-id" },
   { from: "header", name: "x-session-id" },
   { from: "header", name: "x-smg-routing-key" },
+  { from: "header", name: "x-claude-code-session-id", agent: "x-claude-code-agent-id" },
+  { from: "header", name: "session-id", agent: "thread-id" },
+  { from: "header", name: "session_id", agent: "thread_id" },
+  { from: "header", name: "x-session-affinity" },
+  { from: "header", name: "x-opencode-session" },
+  { from: "header", name: "x-dynamo-session-id" },
   { from: "body", name: "session_id" },
+  { from: "body", name: "vllm_xargs.agentic_context.program_id" },
+  {
+    from: "body",
+    name: "vllm_xargs.agentic_context.session_id",
+    agent: "vllm_xargs.agentic_context.agent_id",
+  },
+  { from: "body", name: "agent_hint.session_id" },
+  { from: "body", name: "session_params.id" },
   { from: "body", name: "prompt_cache_key" },
   { from: "body", name: "user" },
 ];
 
+type Headers = Readonly<Record<string, string | string[] | undefined>>;
+
 /**
- * The first session key that the ladder finds; empty values are skipped.
+ * The first session key that the ladder finds; empty values are skipped. The key of an agent begins with its session's.
  *
  * @param view undefined where the body is not known
  * @param headers request headers, names in lower case; of a repeated header the first value counts
- * @returns at most 1,024 characters of it
+ * @returns at most 1,024 characters of the key
  */
-export function readSessionKey(
+export function findSession(
   ladder: readonly SessionKeySource[],
-  headers: Readonly<Record<string, string | string[] | undefined>>,
+  headers: Headers,
   view: RequestView | undefined,
-): string | undefined {
-  for (const { from, name } of ladder) {
-    const key = from === "header" ? headerValue(headers, name) : bodyValue(view, name);
-    if (key !== undefined && key !== "") return key.slice(0, maxSessionKeyLength);
+): FoundSession | undefined {
+  for (const source of ladder) {
+    const { from, name, agent } = source;
+    const session = from === "header" ? headerValue(headers, name) : bodyValue(view, name);
+    if (session === undefined || session === "") continue;
+    const key = agent === undefined ? session : withAgent(session, from, agent, headers, view);
+    return { key: key.slice(0, maxSessionKeyLength), source };
   }
   return undefined;
 }
 
-function headerValue(
-  headers: Readonly<Record<string, string | string[] | undefined>>,
+/** The name of a source in the configuration: `header:NAME` or `body:FIELD`, with the agent's where there is one. */
+export function nameOfSource({ from, name, agent }: SessionKeySource): string {
+  return agent === undefined ? `${from}:${name}` : `${from}:${name}/${agent}`;
+}
+
+/** Codex names its first thread like the session. */
+function withAgent(
+  session: string,
+  from: SessionKeySource["from"],
   name: string,
-): string | undefined {
+  headers: Headers,
+  view: RequestView | undefined,
+): string {
+  const agent = from === "header" ? headerValue(headers, name) : bodyValue(view, name);
+  return agent === undefined || agent === "" || agent === session ? session : `${session}/${agent}`;
+}
+
+function headerValue(headers: Headers, name: string): string | undefined {
   const value = headers[name];
   return typeof value === "string" ? value : value?.[0];
 }
@@ -49,6 +96,37 @@ function headerValue(
 function bodyValue(view: RequestView | undefined, name: string): string | undefined {
   if (!view) return undefined;
   if (Object.hasOwn(view.bodySession, name)) return view.bodySession[name as keyof SessionFields];
-  const node = view.body.member(name);
-  return node !== undefined && view.body.kindOf(node) === "string" ? view.body.textOf(node) : undefined;
+  return textAt(view.body, name);
+}
+
+/** The text at a path of the body. Only keys on the way are compared; nothing is parsed. */
+function textAt(body: JsonBody, path: string): string | undefined {
+  let object = 0;
+  for (let from = 0; ; ) {
+    const dot = path.indexOf(".", from);
+    const node = body.member(dot === -1 ? path.slice(from) : path.slice(from, dot), object);
+    if (node === undefined) return undefined;
+    const kind = body.kindOf(node);
+    if (dot === -1) return kind === "string" ? body.textOf(node) : undefined;
+    if (kind === "string") return encodedText(body, node, path.slice(dot + 1));
+    if (kind !== "object") return undefined;
+    object = node;
+    from = dot + 1;
+  }
+}
+
+/** The text at a path of JSON in a string: vLLM's `vllm_xargs` takes no objects, so clients encode them. */
+function encodedText(body: JsonBody, node: number, path: string): string | undefined {
+  if (body.textBytes(node) > maxEncodedBytes) return undefined;
+  let value: unknown;
+  try {
+    value = JSON.parse(body.textOf(node));
+  } catch {
+    return undefined;
+  }
+  for (const name of path.split(".")) {
+    if (!isJsonObject(value) || !Object.hasOwn(value, name)) return undefined;
+    value = value[name];
+  }
+  return typeof value === "string" ? value : undefined;
 }

@@ -7,12 +7,12 @@ import {
   defaultSessionKeyLadder,
   editBody,
   endpoints,
+  findSession,
   parseStoredResponsePath,
   readAnswerHead,
   readJsonMember,
   readRequestView,
   readResponseId,
-  readSessionKey,
 } from "../src/index.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
@@ -65,7 +65,7 @@ const readBody = (bytes: Uint8Array, random: Random): void => {
   const body = Buffer.from(bytes);
   const before = Buffer.from(body);
   const view = readRequestView(endpoint, body, { maxDepth: 32 });
-  readSessionKey(defaultSessionKeyLadder, { "x-session-id": "s" }, view);
+  findSession(defaultSessionKeyLadder, { "x-session-id": "s" }, view);
   const edits = { model: "other", set: { extra: "1" }, ...(view.canAddUsage && { includeUsage: true as const }) };
   const edited = Buffer.concat([...editBody(body, view, edits)]);
   expect(body.equals(before)).toBe(true);

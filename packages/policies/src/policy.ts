@@ -27,6 +27,8 @@ export interface RequestFeatures {
   readonly expectedOutputTokens: number;
   /** Keeps the requests of one conversation together. */
   readonly sessionKey: string | undefined;
+  /** Separates equal session keys, of different tenants or cache salts; absent for neither. Bindings are made for both. */
+  readonly sessionScope?: string | undefined;
   /**
    * A number that prompts with the same beginning share: an unsigned 32-bit integer that depends only on the first
    * `Policy.prefixKeyTokens` tokens, for example half of the chain hash of their last full block. Absent if the prompt

@@ -105,6 +105,7 @@ export {
   createSessionBindings,
   dryRunSessions,
   type SessionBindings,
+  sessionScope,
 } from "./session-bindings.ts";
 export { expectedOutputTokens } from "./work/answer-pace.ts";
 export { createFleetLearning, type FleetLearning } from "./work/fleet-learning.ts";

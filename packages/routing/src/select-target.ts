@@ -241,8 +241,11 @@ function allExcluded(
 const takesWhole = ({ engine }: RoutingTarget): boolean => engine.role !== "prefill";
 
 /** The session of a request, if the pool's policy reads it. */
-function sessionOf({ policy, model = "" }: SelectablePool, { sessionKey }: RequestFeatures): NamedSession | undefined {
-  return policy.bindingTtlMs > 0 && sessionKey ? { model, key: sessionKey } : undefined;
+function sessionOf(
+  { policy, model = "" }: SelectablePool,
+  { sessionKey, sessionScope }: RequestFeatures,
+): NamedSession | undefined {
+  return policy.bindingTtlMs > 0 && sessionKey ? { model, scope: sessionScope, key: sessionKey } : undefined;
 }
 
 interface Surroundings {

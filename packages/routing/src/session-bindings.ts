@@ -7,7 +7,19 @@ export type BindingStore = Pick<Bindings, "get" | "set" | "leftMs">;
 /** A session of one model: requests to another model go to other engines. */
 export interface NamedSession {
   readonly model: string;
+  /** What else than the key names it: see `sessionScope`. */
+  readonly scope?: string | undefined;
   readonly key: string;
+}
+
+/**
+ * Separates equal session keys of different tenants and of different cache salts.
+ *
+ * @param tenant empty for none
+ * @returns one line; undefined for neither
+ */
+export function sessionScope(tenant: string, cacheSalt: string | undefined): string | undefined {
+  return tenant === "" && cacheSalt === undefined ? undefined : JSON.stringify([tenant, cacheSalt ?? null]);
 }
 
 /** The target to bind a session to, and how long the binding lasts without requests, in milliseconds. */
@@ -47,9 +59,9 @@ export function dryRunSessions(sessions: SessionBindings): SessionBindings {
   return { ...sessions, sent() {} };
 }
 
-/** No other binding begins like this. No model name contains a line break. */
-function textOf({ model, key }: NamedSession): string {
-  return `session\n${model}\n${key}`;
+/** No other binding begins like this. Only the key, which is the client's, may contain a line break. */
+function textOf({ model, scope = "", key }: NamedSession): string {
+  return `session\n${model}\n${scope}\n${key}`;
 }
 
 /** Bound of local bindings, the same as that of shared ones. */

@@ -187,13 +187,16 @@ export function describeExplanation(report: ExplainReport): string {
 const labelColumns = 10;
 
 function heading(report: ExplainReport): string {
-  const { router, endpoint, model, policy, reason, choice, sessionKey, prompt, estimatedPeerTokens } = report;
+  const { router, endpoint, model, policy, reason, choice, sessionKey, sessionSource, prompt, estimatedPeerTokens } =
+    report;
   const unread = prompt.unread === null ? "" : `, ${prompt.unread} has an unknown layout`;
   const blocks = prompt.blocks === null ? "not looked up" : `${prompt.blocks} blocks of ${prompt.blockSize}`;
   const chance = choice !== null && choice.probability < 1 ? ` (likeliest, ${percent(choice.probability)})` : "";
+  const source = sessionSource === null ? "" : ` (${sessionSource.replace(":", " ")})`;
+  const session = sessionKey === null ? "" : `, session ${sessionKey}${source}`;
   const lines = [
     `choice    ${choice === null ? "none" : `${choice.key}${chance}: ${reason}`}`,
-    `request   ${endpoint}, model ${model}${sessionKey === null ? "" : `, session ${sessionKey}`}`,
+    `request   ${endpoint}, model ${model}${session}`,
     `prompt    ${prompt.tokens} tokens (${how(prompt.from)}${unread}), ${blocks}`,
     `policy    ${policy}${router === null ? "" : `, at router ${router}`}`,
   ];

@@ -76,10 +76,14 @@ export class JsonBody {
     return nodesOf(this).count;
   }
 
-  /** The value of the object's member `name` (ASCII), or undefined when there is none. */
-  member(name: string): number | undefined {
-    const end = this.after(0);
-    for (let key = 1; key < end; key = this.after(key + 1)) if (this.isText(key, name)) return key + 1;
+  /**
+   * The value of an object's member `name` (ASCII), or undefined when there is none.
+   *
+   * @param object node of an object: the body's own by default
+   */
+  member(name: string, object = 0): number | undefined {
+    const end = this.after(object);
+    for (let key = object + 1; key < end; key = this.after(key + 1)) if (this.isText(key, name)) return key + 1;
     return undefined;
   }
 

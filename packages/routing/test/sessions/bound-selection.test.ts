@@ -104,6 +104,16 @@ describe("a session", () => {
     expect(sessions.targetOf({ model: "m", key: "" })).toBeUndefined();
   });
 
+  test("is not that of another tenant with the same key", () => {
+    const { select, burden } = rigOf();
+    for (const at of [0, 1, 3]) burden(at);
+    expect(select({ sessionScope: "ada" })).toEqual(["e2", "session_new"]);
+    for (let times = 0; times < 3; times++) burden(2);
+    expect(select({ sessionScope: "bob" })[1]).toBe("session_new");
+    expect(select()[1]).toBe("session_new");
+    expect(select({ sessionScope: "ada" })).toEqual(["e2", "session_bound"]);
+  });
+
   test("is forgotten when nothing is heard of it", () => {
     const { select, time } = rigOf();
     select();

@@ -5,6 +5,7 @@ import {
   createLocalBindings,
   createSessionBindings,
   dryRunSessions,
+  sessionScope,
 } from "../../src/session-bindings.ts";
 
 const ttlMs = 4_000;
@@ -60,6 +61,23 @@ test("sessions of one key are apart by model, and what is bound besides sessions
   expect(sessions.targetOf({ model: "", key: "one" })).toBeUndefined();
   sessions.sent({ model: "small", key: "one" }, { target: "e2", ttlMs });
   expect([session, { model: "small", key: "one" }].map((one) => sessions.targetOf(one))).toEqual(["e1", "e2"]);
+});
+
+test("sessions of one key are apart by tenant and by cache salt, whatever the key says", () => {
+  const { sessions } = rig();
+  const scopes = [sessionScope("", undefined), sessionScope("ada", undefined), sessionScope("bob", undefined)];
+  scopes.push(sessionScope("ada", "salt"), sessionScope("", "salt"), sessionScope('ada","salt', undefined));
+  expect(new Set(scopes).size).toBe(6);
+  for (const [at, scope] of scopes.entries()) {
+    expect(sessions.targetOf({ ...session, scope })).toBeUndefined();
+    sessions.sent({ ...session, scope }, { target: `e${at}`, ttlMs });
+  }
+  expect(scopes.map((scope) => sessions.targetOf({ ...session, scope }))).toEqual(scopes.map((_, at) => `e${at}`));
+  // A client without a tenant cannot write itself into another one's scope.
+  const [, ada] = scopes;
+  for (const key of [`${ada}\none`, `\n${ada}\none`]) {
+    expect(sessions.targetOf({ ...session, key })).toBeUndefined();
+  }
 });
 
 test("quiet ones read what others bind, and bind nothing", () => {

@@ -2,6 +2,7 @@ import type { ServerResponse } from "node:http";
 import { type Cancel, EspalierError, hashOf, type Scheduler } from "@espalier/core";
 import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import type { Target } from "@espalier/engines";
+import type { RequestFeatures } from "@espalier/policies";
 import type { RequestLifecycle, Selection } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
 import { answer, error } from "../lifecycle/answer-schemas.ts";
@@ -46,9 +47,8 @@ const decision = closed({
 type Decision = Described<typeof decision>;
 
 /** What a decision was about. */
-interface DecidedFor {
+interface DecidedFor extends Pick<RequestFeatures, "sessionKey" | "sessionScope"> {
   readonly requestId: string;
-  readonly sessionKey: string | undefined;
 }
 
 export const decisionBatch = closed(
@@ -65,7 +65,7 @@ export type DecisionBatch = Described<typeof decisionBatch>;
 export interface DecisionFeed {
   readonly isWatched: boolean;
   /** The opaque name of a session; null without one. */
-  sessionName(model: string, sessionKey: string | undefined): string | null;
+  sessionName(model: string, session: Pick<RequestFeatures, "sessionKey" | "sessionScope">): string | null;
   /** Call it only while `isWatched`. */
   note(decision: DescribedDecision, about: DecidedFor): void;
   /**
@@ -115,19 +115,25 @@ export function createDecisionFeed({ scheduler, seed }: DecisionFeedOptions): De
     skipped = 0;
   };
 
-  const sessionName: DecisionFeed["sessionName"] = (model, key) => (key ? nameOf(seed, model, key) : null);
+  const sessionName: DecisionFeed["sessionName"] = (model, { sessionKey, sessionScope = "" }) =>
+    sessionKey ? nameOf(seed, model, `${sessionScope}\n${sessionKey}`) : null;
   return {
     sessionName,
     get isWatched() {
       return isWatched;
     },
-    note(decision, { requestId, sessionKey }) {
+    note(decision, { requestId, sessionKey, sessionScope }) {
       number += 1;
       if (batch.length >= maxBatchDecisions) {
         skipped += 1;
         return;
       }
-      batch.push({ number, ...decision, requestId, session: sessionName(decision.model, sessionKey) });
+      batch.push({
+        number,
+        ...decision,
+        requestId,
+        session: sessionName(decision.model, { sessionKey, sessionScope }),
+      });
     },
     watch(listener) {
       if (listeners.size >= maxDecisionWatchers) return undefined;
@@ -143,8 +149,8 @@ export function createDecisionFeed({ scheduler, seed }: DecisionFeedOptions): De
 }
 
 /** Eight hexadecimal digits, enough to follow a session on a screen. */
-function nameOf(seed: string, model: string, key: string): string {
-  return hashOf(`watched session\n${seed}\n${model}\n${key}`).low.toString(16).padStart(8, "0");
+function nameOf(seed: string, model: string, session: string): string {
+  return hashOf(`watched session\n${seed}\n${model}\n${session}`).low.toString(16).padStart(8, "0");
 }
 
 type DecidedRequest = Pick<RequestLifecycle<Target>, "selection" | "prefill" | "attempts" | "queuedMs">;
@@ -190,9 +196,9 @@ export function announceDecision(
   metrics.decided(pool.policy.name, selection.reason);
   const decision = describeDecision(context, plan, lifecycle);
   decisionLog.name(selection.logged, requestId, decision);
-  if (decisions.isWatched) decisions.note(decision, { requestId, sessionKey: features.sessionKey });
+  if (decisions.isWatched) decisions.note(decision, { ...features, requestId });
   if (prompt && prefixUse.isWatched && lifecycle.attempts === 0) {
-    const session = decisions.sessionName(pool.model, features.sessionKey);
+    const session = decisions.sessionName(pool.model, features);
     prefixUse.note(prompt, { model: pool.model, class: decision.class, session });
   }
   hooks?.decided?.({

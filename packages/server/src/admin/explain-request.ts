@@ -86,6 +86,7 @@ export const explanation = closed(
     /** Null when no class has a max cold wait, or in a pool with KV transfer. */
     memory: memoryReport,
     sessionKey: nullable(Type.String()),
+    sessionSource: nullable(Type.String(), { description: "The item of `session-key` that found it." }),
     prompt: promptReport,
     expectedOutputTokens: Type.Number(),
     /** Estimated prefill tokens that other routers sent and engines do not report yet. */
@@ -144,6 +145,7 @@ export async function explainRequest(
     overflow: explainOverflow(context, plan),
     memory: explainMemory(context, plan),
     sessionKey: features.sessionKey ?? null,
+    sessionSource: plan.sessionSource ?? null,
     prompt: promptOf(plan),
     expectedOutputTokens: features.expectedOutputTokens,
     estimatedPeerTokens: explained?.estimatedPeerTokens ?? 0,

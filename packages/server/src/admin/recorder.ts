@@ -101,10 +101,10 @@ function anonymize(
   const inputTokens = Math.max(1, prompt?.from === "bytes" ? prompt.tokens : (promptTokens ?? features.promptTokens));
   const blockCount = Math.floor(inputTokens / recordedBlockTokens);
   if (blockCount > maxRecordedBlocks) return undefined;
-  const named = (kind: string, name: string | undefined): number | null =>
+  const named = (kind: string, name: string | undefined, scope?: string): number | null =>
     name
       ? createHmac("sha256", salt)
-          .update(JSON.stringify([kind, pool.model, name]))
+          .update(JSON.stringify([kind, pool.model, name, scope]))
           .digest()
           .readUIntLE(0, 6)
       : null;
@@ -114,7 +114,7 @@ function anonymize(
     inputTokens,
     outputTokens: outputTokens > 0 ? outputTokens : features.expectedOutputTokens,
     blocks: [...numbersOf(blockCount, prompt, { salt, random })],
-    session: named("session", features.sessionKey),
+    session: named("session", features.sessionKey, features.sessionScope),
     tenant: named("tenant", service?.tenant),
     adapter: features.adapter ?? null,
   };

@@ -1,10 +1,25 @@
-import { type Endpoint, editBody, endpoints, type RequestView, readSessionKey, viewRequest } from "@espalier/api";
+import {
+  type Endpoint,
+  editBody,
+  endpoints,
+  findSession,
+  nameOfSource,
+  type RequestView,
+  viewRequest,
+} from "@espalier/api";
 import { EspalierError } from "@espalier/core";
-import { expectedOutputTokens, findTransferField, type PromptBlocks, pullProtocols } from "@espalier/routing";
+import {
+  expectedOutputTokens,
+  findTransferField,
+  type PromptBlocks,
+  pullProtocols,
+  sessionScope,
+} from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
 import { largeBodyBytes, type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
 import { readForwardedBody, refuseReserved } from "../large-bodies/read-forwarded-body.ts";
 import { planOverflow } from "../overflow/overflow.ts";
+import { saltOf } from "../prefix/prompt-reader.ts";
 import { answer, bytesPerToken, engineHead, planForward } from "../request/answer-request.ts";
 import { type BodyFields, type ClientRequest, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import { describeRequest, type RequestTrace } from "../request/request-trace.ts";
@@ -83,7 +98,8 @@ function planView(
 ): PlannedRequest | Promise<PlannedRequest> {
   const { view, readPrompt, received, acceptedMs } = read;
   const { endpoint } = view;
-  const sessionKey = readSessionKey(context.live.current.sessionKey, request.headers, view);
+  const session = findSession(context.live.current.sessionKey, request.headers, view);
+  const sessionKey = session?.key;
   const named = { model: request.modelName ?? view.model, adapter: view.adapter, sessionKey };
   const api = { endpoint: endpoint.id, path: endpoint.path };
   const { model, pool, targets, parent, serves } = resolvePool(context, named, api);
@@ -137,11 +153,13 @@ function planView(
       canPull,
       isStreamed: view.stream && request.isAnswerSeen !== false,
       unreadPrompt: view.unreadPrompt,
+      sessionSource: session && nameOfSource(session.source),
       recordedPrompt: recorder.isOn ? blocks : undefined,
       features: {
         promptTokens: prompt?.tokens ?? estimatedTokens,
         expectedOutputTokens: endpoint.kind === "generate" ? expectedOutputTokens(view) : 0,
         sessionKey,
+        sessionScope: session && sessionScope(service?.tenant ?? request.apiKeyName ?? "", saltOf(view.body)),
         prefixKey: prompt && prefixKeyOf(prompt, pool.policy.prefixKeyTokens),
         adapter: parent === undefined ? undefined : model,
         sloTtftMs,

@@ -1,5 +1,6 @@
-import { type ApiFamily, type Endpoint, endpoints, parseStoredResponsePath, readSessionKey } from "@espalier/api";
+import { type ApiFamily, type Endpoint, endpoints, findSession, parseStoredResponsePath } from "@espalier/api";
 import { asEspalierError, EspalierError } from "@espalier/core";
+import { sessionScope } from "@espalier/routing";
 import { endpointOf } from "../admin/explain-request.ts";
 import { admitHead } from "../data-plane/data-plane-app.ts";
 import { replyWithError } from "../data-plane/error-reply.ts";
@@ -319,7 +320,7 @@ function planOther(context: RouterContext, request: GatewayRequest): PlannedRequ
 /** Plans a request whose body is not shown, by its headers. */
 function planHead(context: RouterContext, request: GatewayRequest, { headers }: RequestHead): PlannedRequest {
   const ladder = context.live.current.sessionKey.filter(({ from }) => from === "header");
-  const sessionKey = readSessionKey(ladder, headers, undefined);
+  const sessionKey = findSession(ladder, headers, undefined)?.key;
   const found = poolFor(context, request, modelInHeaders(request), sessionKey);
   const passed = planForward(context, request);
   const { config } = context.admission;
@@ -337,6 +338,7 @@ function planHead(context: RouterContext, request: GatewayRequest, { headers }: 
       promptTokens: Math.ceil(Number(headers["content-length"] ?? 0) / bytesPerToken),
       expectedOutputTokens: 0,
       sessionKey,
+      sessionScope: sessionKey && sessionScope(service?.tenant ?? request.apiKeyName ?? "", undefined),
       prefixKey: undefined,
       sloTtftMs,
       sloTpotMs,

@@ -284,7 +284,7 @@ class OverflowSource implements AnswerSource {
       reason,
       target: config.name,
     };
-    decisions.note(decision, { requestId: plan.requestId, sessionKey: plan.features.sessionKey });
+    decisions.note(decision, { ...plan.features, requestId: plan.requestId });
   }
 }
 

@@ -69,7 +69,8 @@ export const maxWarmUpMs = 15_000;
 /** The budget applies once per this many bytes of a large body, since the prefill that a hit saves grows as well. */
 const budgetedBytes = 1_048_576;
 
-function saltOf(body: JsonBody): string | undefined {
+/** The request's `cache_salt`; undefined for none. */
+export function saltOf(body: JsonBody): string | undefined {
   const node = body.member("cache_salt");
   if (node === undefined || body.kindOf(node) !== "string") return undefined;
   return body.textOf(node) || undefined;

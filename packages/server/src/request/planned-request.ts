@@ -64,6 +64,8 @@ export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> 
   readonly onlyEngine: string | undefined;
   /** The prompt field of the body that has an unknown layout. */
   readonly unreadPrompt?: string | undefined;
+  /** Where its session key is from, as the configuration names it; absent without one. */
+  readonly sessionSource?: string | undefined;
   /** The prompt for recordings, in a pool whose policy does not look at prompts too; undefined while nobody records. */
   readonly recordedPrompt?: PromptBlocks | undefined;
   /** Whether the router asked for a stream's usage event and must remove it again. */

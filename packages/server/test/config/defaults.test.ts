@@ -1,4 +1,5 @@
 // cspell:ignore ngines
+import { defaultSessionKeyLadder } from "@espalier/api";
 import { expect, test } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
 import { load } from "./loading.ts";
@@ -38,14 +39,7 @@ test("without any source the configuration is complete", () => {
     engineTls: { caFile: undefined, certFile: undefined, keyFile: undefined, verify: true },
     policy: { name: "predicted_latency", options: {} },
     slo: { ttftMs: 2_000, tpotMs: 50 },
-    sessionKey: [
-      { from: "header", name: "x-espalier-session-id" },
-      { from: "header", name: "x-session-id" },
-      { from: "header", name: "x-smg-routing-key" },
-      { from: "body", name: "session_id" },
-      { from: "body", name: "prompt_cache_key" },
-      { from: "body", name: "user" },
-    ],
+    sessionKey: defaultSessionKeyLadder,
     scale: { utilization: 0.7, catchUpMs: 30_000, idleMs: 60_000, host: "127.0.0.1", port: undefined, tls: undefined },
     pools: [],
     overflow: [],
@@ -163,7 +157,7 @@ engines-file: /etc/engines.yaml
 engine-tls: { ca-file: /ca, cert-file: /c, key-file: /k, verify: false }
 policy: { name: consistent_hashing, load-factor: 1.5, points-per-weight: 64 }
 slo: { ttft: none, tpot: 20ms }
-session-key: ["header:X-Session", "body:user"]
+session-key: ["header:X-Session", "header:X-Task/X-Agent", "body:user", "body:a.Id/a.Agent"]
 pools:
   - { models: ["llama-*", mistral], policy: random, engine-api-key: secret-of-pool }
   - { models: ["*"], forward-authorization: true, policy: { name: least_tokens, foreign-request-tokens: 7 } }
@@ -230,7 +224,9 @@ test("every key of the file has its place in the compiled form", () => {
     slo: { ttftMs: Number.POSITIVE_INFINITY, tpotMs: 20 },
     sessionKey: [
       { from: "header", name: "x-session" },
+      { from: "header", name: "x-task", agent: "x-agent" },
       { from: "body", name: "user" },
+      { from: "body", name: "a.Id", agent: "a.Agent" },
     ],
     admission: {
       mode: "off",

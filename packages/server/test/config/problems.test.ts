@@ -34,6 +34,8 @@ test.each([
     "policy.load-factor: 0.5 is not 0, or a number from 1 to 1000 (e.yaml:1:11)",
   ],
   ["session-key: [cookie:a]", 'session-key[0]: "cookie:a" is not header:NAME or body:FIELD (e.yaml:1:15)'],
+  ["session-key: ['body:a/']", 'session-key[0]: "body:a/" is not header:NAME or body:FIELD (e.yaml:1:15)'],
+  ["session-key: ['header:a/b/c']", 'session-key[0]: "header:a/b/c" is not header:NAME or body:FIELD (e.yaml:1:15)'],
   ["session-key: ['header:a b']", 'session-key[0]: "header:a b" is not header:NAME or body:FIELD (e.yaml:1:15)'],
   [
     "forward-paths: [v1]",

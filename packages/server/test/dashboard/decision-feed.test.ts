@@ -123,5 +123,10 @@ test("a session has the same name in every router of the fleet, and its key is n
   expect([nobody, empty]).toEqual([null, null]);
   expect(bob).not.toBe(alice);
   expect(names("fleet", "alice")).toEqual([alice]);
+  const { feed } = startFeed("fleet");
+  const scoped = ["ada", "bob"].map((sessionScope) =>
+    feed.sessionName(decision.model, { sessionKey: "alice", sessionScope }),
+  );
+  expect(new Set([alice, ...scoped]).size).toBe(3);
   expect(names("another fleet", "alice")).not.toEqual([alice]);
 });

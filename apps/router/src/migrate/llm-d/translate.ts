@@ -15,7 +15,7 @@ const defaultBlockSize = 16;
 const defaultPrefixBlocks = 2_048;
 const scrapeMs = { min: 50, max: 600_000 };
 /** Session headers of the written configuration. */
-const maxSessionKeys = 16;
+const maxSessionKeys = 32;
 const agentHeaders = ["x-claude-code-session-id", "x-session-affinity", "session-id", "session_id"];
 const headerName = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$/;
 const zmqPlace = /^tcp:\/\/[^\s/:]+:\d{1,5}$/;

@@ -1,4 +1,4 @@
-import type { SessionKeySource } from "@espalier/api";
+import { defaultSessionKeyLadder, nameOfSource, type SessionKeySource } from "@espalier/api";
 import { Type } from "typebox";
 import { duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
 import { compiled } from "../settings-of.ts";
@@ -96,31 +96,30 @@ export const models = section("Model names for clients, in addition to those of 
   ),
 });
 
+const header = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}";
+const bodyField = "[^\\s/]{1,128}";
+
 const sessionKeySource = text({
-  description: "Header or body field that holds a session key.",
-  maxLength: 140,
-  pattern: "^(header:[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}|body:\\S{1,128})$",
+  description:
+    "Header or body field that holds a session key; a field may be a path, `a.b`. After a slash: the header or field that names an agent of the session.",
+  maxLength: 264,
+  pattern: `^(header:${header}(/${header})?|body:${bodyField}(/${bodyField})?)$`,
   expected: "header:NAME or body:FIELD",
 });
 
 /** One text says where and under which name. Names of headers are in lower case in code. */
 function compileSource(written: string): SessionKeySource {
-  const [from, name] = [written.slice(0, written.indexOf(":")), written.slice(written.indexOf(":") + 1)];
-  return from === "header" ? { from, name: name.toLowerCase() } : { from: "body", name };
+  const [from, names] = [written.slice(0, written.indexOf(":")), written.slice(written.indexOf(":") + 1)];
+  const [name = "", agent] = (from === "header" ? names.toLowerCase() : names).split("/");
+  const source = { from: from === "header" ? from : "body", name } as const;
+  return agent === undefined ? source : { ...source, agent };
 }
 
 export const sessionKey = list(compiled(sessionKeySource, compileSource), {
   description:
     "Headers and body fields that may hold the session key, which keeps a session together. The first one present is used.",
-  maxItems: 16,
-  default: [
-    "header:x-espalier-session-id",
-    "header:x-session-id",
-    "header:x-smg-routing-key",
-    "body:session_id",
-    "body:prompt_cache_key",
-    "body:user",
-  ],
+  maxItems: 32,
+  default: defaultSessionKeyLadder.map(nameOfSource),
 });
 
 export const forwardPaths = list(

@@ -39,6 +39,7 @@ interface Sent {
   readonly prompt?: PromptBlocks;
   readonly tokens?: number;
   readonly session?: string;
+  readonly scope?: string;
   readonly tenant?: string;
   readonly adapter?: string;
   readonly promptTokens?: number;
@@ -47,10 +48,16 @@ interface Sent {
 }
 
 function ended({ prompt, promptTokens, outputTokens = 5, expected = 9, ...sent }: Sent): EndedRequest {
-  const { tokens = prompt?.tokens ?? 0, session, tenant, adapter } = sent;
+  const { tokens = prompt?.tokens ?? 0, session, scope, tenant, adapter } = sent;
   const plan = {
     pool: { model: "m" },
-    features: { promptTokens: tokens, expectedOutputTokens: expected, sessionKey: session, adapter },
+    features: {
+      promptTokens: tokens,
+      expectedOutputTokens: expected,
+      sessionKey: session,
+      sessionScope: scope,
+      adapter,
+    },
     service: tenant === undefined ? undefined : { tenant },
     acceptedMs: clock.nowMs(),
     recordedPrompt: prompt,
@@ -81,6 +88,13 @@ test("equal beginnings have equal numbers in one recording, and others in the ne
   const [again] = recordAll(requests, Buffer.alloc(16, 8)).map(({ blocks }) => blocks);
   expect(again?.filter((number) => one?.includes(number))).toEqual([]);
   expect(recordAll(requests)[0]?.blocks).toEqual(one);
+});
+
+test("equal session keys of two tenants are two sessions", () => {
+  const requests = [{ session: "one" }, { session: "one", scope: "ada" }, { session: "one", scope: "bob" }];
+  const numbers = recordAll([...requests, ...requests]).map(({ session }) => session);
+  expect(new Set(numbers).size).toBe(3);
+  expect(numbers.slice(3)).toEqual(numbers.slice(0, 3));
 });
 
 test("blocks of any size become blocks of 16 tokens", () => {

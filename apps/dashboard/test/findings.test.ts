@@ -167,6 +167,10 @@ test("unresponsive_engines: named, since when, and what to do; one that is down 
   const two = said("unresponsive_engines", engines(engine("a", silent), engine("b", silent), engine("c")));
   expect(two[1]).toMatch(/^2 of 3 engines are unresponsive: /);
   expect(said("unresponsive_engines", engines(engine("a", { ...silent, ...down }), engine("b")))).toEqual([]);
+  // Its circuit opens, and that is no other fault.
+  const open = engines(engine("gpu-1"), engine("gpu-2", { ...silent, health: "open" }));
+  expect(said("unresponsive_engines", open)[1]).toMatch(/^gpu-2 is unresponsive: /);
+  expect(said("circuit_open", open)).toEqual([]);
 });
 
 test("slow_engines: beside what the others take", () => {

@@ -70,8 +70,10 @@ const leastMeasured = 20;
 /** Requests that were answered, but missed their objectives. */
 const late = ({ missed, failed, cut, refused }: Recent): number => Math.max(0, missed - failed - cut - refused);
 
-const unresponsiveEngines = (engines: readonly EngineRow[]): readonly EngineRow[] =>
-  engines.filter((row) => isUp(row) && row.unresponsiveSinceMs !== null);
+/** Their circuits open soon after. */
+const isUnresponsive = ({ health, unresponsiveSinceMs }: EngineRow): boolean =>
+  (health === "up" || health === "open") && unresponsiveSinceMs !== null;
+const unresponsiveEngines = (engines: readonly EngineRow[]): readonly EngineRow[] => engines.filter(isUnresponsive);
 const slowEngines = (engines: readonly EngineRow[]): readonly EngineRow[] =>
   engines.filter((row) => isUp(row) && row.slow !== null && row.unresponsiveSinceMs === null);
 
@@ -168,7 +170,7 @@ const rules = [
   rule({
     name: "circuit_open",
     finds: ({ isLive, engines }) =>
-      isLive && engines.some(isUp) ? engines.filter(({ health }) => health === "open") : [],
+      isLive && engines.some(isUp) ? engines.filter((row) => row.health === "open" && !isUnresponsive(row)) : [],
     level: "warn",
     says: (found, { engines }) => `${whichEngines(found, engines, "failing requests")}: ${reasonsOf(found)}.`,
     next: () => "Read its log. The engine gets one request at a time until it recovers.",

@@ -113,7 +113,8 @@ const createEngineRow =
 
 /** Why it takes no requests, and since when; of one that does, what it serves. */
 function noteText({ health, note, sinceMs, models, unresponsiveSinceMs, slow }: EngineRow): string {
-  if (health === "up" && unresponsiveSinceMs !== null) return `unresponsive since ${formatTime(unresponsiveSinceMs)}`;
+  if ((health === "up" || health === "open") && unresponsiveSinceMs !== null)
+    return `unresponsive since ${formatTime(unresponsiveSinceMs)}`;
   if (health === "up" && slow !== null) return `slow: ${formatMs(slow.ms)}, others ${formatMs(slow.othersMs)}`;
   if (health === "up") return models.join(", ");
   const isTimed = health === "down" || health === "unreachable";

@@ -45,6 +45,8 @@ interface BreakerDeps {
 
 /** A breaker and the operations of its owner. */
 export interface OwnedBreaker extends Breaker {
+  /** Opens it for a fault that no request shows, unless it is open. */
+  trip(reason: string): void;
   /** Makes a closed breaker half-open: one trial request at a time, until enough have succeeded. */
   halfOpen(reason: string): void;
   /** Undoes `halfOpen`, unless a trial has failed since. */
@@ -127,6 +129,10 @@ class EngineBreaker implements OwnedBreaker {
 
   released(): void {
     this.#trial = undefined;
+  }
+
+  trip(reason: string): void {
+    if (this.state !== "open") this.#open(reason);
   }
 
   halfOpen(reason: string): void {

@@ -17,10 +17,10 @@ function troubleOf(engine: EngineRecord, slow: SlowEngine | undefined): string |
   const { state, stateReason, breaker, wait } = engine;
   if (state === "removed" || (state === "starting" && engine.health.consecutiveFailures === 0)) return undefined;
   if (state !== "up") return `${state}: ${stateReason}`;
-  if (breaker.state === "open") return `circuit open: ${breaker.reason}`;
   if (!Number.isNaN(wait.unresponsiveMs)) {
     return `unresponsive for ${inSeconds(wait.unresponsiveMs)}: no output, oldest request waits ${inSeconds(wait.oldestMs)}`;
   }
+  if (breaker.state === "open") return `circuit open: ${breaker.reason}`;
   if (slow?.measure === "ttft") {
     return `slow: first tokens after ${inTenths(slow.ms)} (median), others ${inTenths(slow.othersMs)}`;
   }

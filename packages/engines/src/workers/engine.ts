@@ -137,11 +137,16 @@ export class Engine implements EngineRecord {
     return waitOf(this, this.#deps.clock);
   }
 
-  /** Sets the metrics that change by themselves, as time passes. */
+  /**
+   * Measures what changes by itself as time passes. An unresponsive engine gets trial requests only, because each request that
+   * waits there hides from policies how slow it is.
+   */
   measure(): void {
     if (this.state === "removed") return;
-    this.meters.wait(this.wait);
+    const { wait } = this;
+    this.meters.wait(wait);
     this.meters.pace(this.pace);
+    if (!Number.isNaN(wait.unresponsiveMs)) this.breaker.trip("unresponsive: no output");
   }
 
   answersRequests(): void {

@@ -49,6 +49,32 @@ test("nothing from a stream's engine for 30 s and what its prompt may take: unre
   expect(harness.meter.value("espalier_engine_unresponsive_seconds", "a")).toBe(0);
 });
 
+test("an unresponsive engine gets trial requests only, until one is answered", async () => {
+  const harness = await startHarness();
+  const page = { "/metrics": pageOf(1, 5) };
+  await harness.apply(harness.engine("a", {}, page), harness.engine("b", {}, page));
+  await harness.time.advanceAsync(2_000);
+  const { load } = harness.target("a");
+  const stuck = [load.begin(stream), load.begin(stream)];
+  await harness.time.advanceAsync(40_000);
+  expect([harness.target("a").exclusion, harness.target("b").usable]).toEqual(["circuit_open", true]);
+  expect(harness.record("a").breaker.reason).toBe("unresponsive: no output");
+  // Trials come one at a time, further and further apart, as long as nothing comes from it.
+  let trials = 0;
+  for (let second = 0; second < 120; second++) {
+    await harness.time.advanceAsync(1_000);
+    if (harness.record("a").breaker.begin()) trials += 1;
+  }
+  expect(trials).toBeGreaterThan(1);
+  expect(trials).toBeLessThan(12);
+  for (const ticket of stuck) ticket.firstToken();
+  for (let second = 0; second < 120 && harness.record("a").breaker.state !== "closed"; second++) {
+    await harness.time.advanceAsync(1_000);
+    harness.record("a").breaker.begin()?.success();
+  }
+  expect([harness.record("a").breaker.state, harness.target("a").usable]).toEqual(["closed", true]);
+});
+
 test("its description has both ages", async () => {
   const harness = await startOne();
   expect(describeEngine(harness.record("a"))).toMatchObject({ oldest_wait_ms: null, unresponsive_ms: null });

@@ -253,7 +253,7 @@ describe("answers", () => {
     const logger = createRecordingLogger();
     const sim = await startSim({ tokenizer: modelFolder({ chat_template: thinkingTemplate }), logger, engines: 3 });
     expect(logger.lines.map(({ level, message }) => [level, message])).toEqual([
-      ["warn", expect.stringContaining("come back")],
+      ["warn", expect.stringContaining("sent back")],
     ]);
     const { json } = await sim.post(chat, { messages: [{ role: "user", content: "go" }], max_tokens: 30 });
     expect(at(json, "choices", 0, "message", "content")).toMatch(/^( [a-z]+){30}$/);

@@ -126,7 +126,7 @@ describe("what does not come", () => {
     expect(await rooms(prefill)).toEqual([["12", "held"]]);
     await decode.post("/sim/reset", {});
     await second.ended;
-    expect(await first).toMatchObject({ status: 500, text: expect.stringContaining("might be dead") });
+    expect(await first).toMatchObject({ status: 500, text: expect.stringContaining("the fetching engine is lost") });
     await untilNothingHeld(prefill, decode);
   });
 

@@ -23,7 +23,7 @@ describe("tickets", () => {
     const { tokens: fetched, over } = await table.claim("t", false);
     expect(fetched).toBe(tokens);
     expect(table.describe()).toMatchObject([{ ticket: "t", phase: "held", isClaimed: true, tokens: 3 }]);
-    await expect(table.claim("t", true)).rejects.toThrow("being fetched already");
+    await expect(table.claim("t", true)).rejects.toThrow("is already being fetched");
     table.done("t");
     table.done("t");
     begun.cancel("too late");
@@ -52,7 +52,7 @@ describe("tickets", () => {
 
   test("a claim that must not wait, or waits in vain", async () => {
     const { table, time } = createTable();
-    await expect(table.claim("t", false)).rejects.toThrow("there is nothing for t");
+    await expect(table.claim("t", false)).rejects.toThrow("unknown ticket t");
     const claim = table.claim("t", true);
     claim.catch(() => {});
     await time.advanceAsync(999);
@@ -67,7 +67,7 @@ describe("tickets", () => {
     const claim = table.claim("t", true);
     claim.catch(() => {});
     table.lost("t");
-    await expect(claim).rejects.toThrow("might be dead");
+    await expect(claim).rejects.toThrow("the fetching engine is lost");
     table.lost("t");
     expect(table.describe()).toEqual([]);
   });
@@ -96,7 +96,7 @@ describe("tickets", () => {
     begun.offer(offer("t"));
     await table.claim("t", false);
     table.lost("t");
-    await expect(begun.fetched).rejects.toThrow("might be dead");
+    await expect(begun.fetched).rejects.toThrow("the fetching engine is lost");
     expect(released).toEqual(["t"]);
   });
 
@@ -105,7 +105,7 @@ describe("tickets", () => {
     const begun = table.begin("t", "hold");
     begun.offer(offer("t"));
     table.clear();
-    await expect(begun.fetched).rejects.toThrow("started over");
+    await expect(begun.fetched).rejects.toThrow("the engine restarted");
     expect(released).toEqual([]);
   });
 
@@ -161,7 +161,7 @@ describe("the inbox", () => {
     first.catch(() => {});
     expect(inbox.waiting()).toBe(1);
     inbox.clear();
-    await expect(first).rejects.toThrow("started over");
+    await expect(first).rejects.toThrow("the engine restarted");
     expect([inbox.size(), inbox.waiting()]).toEqual([0, 0]);
   });
 

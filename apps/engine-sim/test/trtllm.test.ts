@@ -82,9 +82,9 @@ test("requests without a phase, or with both, are computed by one engine", async
 test.each([
   ['{"request_type":"all_of_it"}', "request_type"],
   ['{"request_type":"generation_only"}', "ctx_request_id"],
-  ['{"request_type":"generation_only","ctx_request_id":7}', "opaque state"],
-  ['{"request_type":"generation_only","ctx_request_id":7,"encoded_opaque_state":"AAAA"}', "opaque state"],
-  ['{"request_type":"generation_only","ctx_request_id":7,"encoded_opaque_state":"bnVsbA=="}', "opaque state"],
+  ['{"request_type":"generation_only","ctx_request_id":7}', "opaque_state"],
+  ['{"request_type":"generation_only","ctx_request_id":7,"encoded_opaque_state":"AAAA"}', "opaque_state"],
+  ['{"request_type":"generation_only","ctx_request_id":7,"encoded_opaque_state":"bnVsbA=="}', "opaque_state"],
 ])("refuses %s", async (params, word) => {
   const { decode } = await startPair(protocol);
   const answer = await generationPhase(decode, params);

@@ -38,7 +38,7 @@ describe("bounds", () => {
   test("an engine holds so many requests and not one more", () => {
     const { engine } = createHarness();
     for (let at = 0; at < maxEngineRequests; at++) engine.submit(request(`r${at}`, [1]), 0);
-    expect(() => engine.submit(request("one past", [1]), 0)).toThrow(/holds 65536 requests/);
+    expect(() => engine.submit(request("one past", [1]), 0)).toThrow(/limit of 65536 requests/);
     engine.abort("r7", 0);
     engine.submit(request("in its place", [1]), 0);
     expect(engine.stats().waiting).toBe(maxEngineRequests);

@@ -76,7 +76,7 @@ test("a record without a region is the bytes that earlier versions read, and one
   );
   const nameless = placed("r").slice(0, -1);
   nameless[nameless.length - 1] = 0;
-  expect(() => decodeMembership(nameless)).toThrow(/no name/);
+  expect(() => decodeMembership(nameless)).toThrow(/empty/);
 });
 
 test("arbitrary bytes, and frames with one byte altered or cut off, are read or refused with a code", () => {

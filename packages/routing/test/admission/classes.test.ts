@@ -139,7 +139,7 @@ test("settings that make no sense are refused", () => {
   expect(() => createRig({ settings: { classes: many(maxClasses) } })).not.toThrow();
   expect(() => createRig({ settings: { classes: many(maxClasses + 1) } })).toThrow(RangeError);
   expect(() => createRig({ settings: { classes: [] } })).toThrow(RangeError);
-  expect(() => createRig({ settings: { defaultClass: "none" } })).toThrow(/no class none/);
+  expect(() => createRig({ settings: { defaultClass: "none" } })).toThrow(/unknown class none/);
   expect(() => createRig({ settings: { classes: [testClass("default"), testClass("default")] } })).toThrow(
     /share a name/,
   );

@@ -53,5 +53,5 @@ test("figures go into marked places only; a name or a product that is missing is
   expect(withFigures(`${place("a.b", "6 %")}${place("a.b", "")}`, named)).toBe(
     `${place("a.b", "7 %")}${place("a.b", "7 %")}`,
   );
-  expect(() => withFigures(place("a.c", ""), named)).toThrow("there is no figure a.c");
+  expect(() => withFigures(place("a.c", ""), named)).toThrow("unknown figure a.c");
 });

@@ -103,7 +103,7 @@ test.each([[[]], [["nothing"]], [["proxy", "--rnus", "2"]], [["proxy", "--runs",
 
 test("an unknown name is answered with the known ones", async () => {
   const { notes } = await command("prxoy");
-  expect(notes).toMatch(/There is no benchmark "prxoy"[\s\S]*\n {2}proxy {2}CPU/);
+  expect(notes).toMatch(/Unknown benchmark "prxoy"[\s\S]*\n {2}proxy {2}CPU/);
 });
 
 test.each([[["--help"]], [["proxy", "--help"]]])("%j is help on standard output", async (args: readonly string[]) => {

@@ -81,7 +81,7 @@ test("a product that has no policy for caches cannot have a row", () => {
 
 test("a trace that is not there is an error that says where it was looked for", async () => {
   const run = traceHttpSuite.run(["--trace", "/nowhere/trace.jsonl"], () => {});
-  await expect(run).rejects.toThrow("there is no trace at /nowhere/trace.jsonl: give one with --trace FILE");
+  await expect(run).rejects.toThrow("no trace at /nowhere/trace.jsonl: pass one with --trace FILE");
 });
 
 test("one router comes first in each kind of rows, and nothing is without a mesh for it", () => {

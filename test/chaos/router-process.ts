@@ -42,7 +42,7 @@ export interface MeshPage {
     readonly roundTripMs: number | null;
   }[];
   readonly load: readonly { readonly router: string; readonly leaseRemainingMs: number; readonly inFlight: number }[];
-  readonly feeds: { readonly owned: number; readonly backup: number; readonly unread: number };
+  readonly feeds: { readonly owned: number; readonly backup: number; readonly unowned: number };
   readonly facts: {
     readonly targets: number;
     readonly blocks: number;

@@ -73,7 +73,7 @@ test("operators see the mesh: /admin/mesh, espalier status, and the metrics by t
       ),
     ),
     load: [two!, three!].map(({ id }) => ({ router: id, inFlight: expect.any(Number) })),
-    feeds: { unread: 0 },
+    feeds: { unowned: 0 },
     facts: { digest: expect.stringMatching(/^[0-9a-f]{16}$/) },
   });
   const env = { ...process.env, ESPALIER_SKIP_BUILD: "1" };

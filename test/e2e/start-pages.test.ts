@@ -156,7 +156,7 @@ test.for(pages)(
 const complaints: Readonly<Record<string, RegExp>> = {
   doctor: /✗/,
   // Without a number of running requests, metrics are unread.
-  engines: /starting|unreachable|down|open|asleep|failed|up +closed +\d+ +-/,
+  engines: /starting|unreachable|down|open|asleep|failed|up +closed +\d+( +\S+){3} +-/,
   feeds: /stale|replaying|partial|off/,
 };
 

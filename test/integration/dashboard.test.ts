@@ -122,7 +122,7 @@ test("who asks a router is told which others differ, and which were refused and 
     waitFor(async () => holds(await meshOf(asked)), { what, deadlineMs: 10_000 });
   await untilLinked([asked, same, other]);
   await until("the settings of the others", ({ members }) => members.some(({ differs }) => differs.length > 0));
-  await until("a refusal", ({ refused }) => refused.some(({ by, reason }) => by === "us" && reason === "secret"));
+  await until("a refusal", ({ refused }) => refused.some(({ by, reason }) => by === "self" && reason === "secret"));
   const { members, lost } = await meshOf(asked);
   expect(members.map(({ router, differs }) => [router, differs]).sort()).toEqual([
     ["other", ["policy", "prefix"]],

@@ -61,7 +61,7 @@ describe("three routers", () => {
     expect(new Set(views.map(({ facts }) => facts.digest)).size).toBe(1);
     for (const { facts, feeds, targets } of views) {
       expect(facts).toMatchObject({ blocks: 2 * 4 * 12, settled: 2 });
-      expect(feeds.unread).toBe(0);
+      expect(feeds.unowned).toBe(0);
       expect(targets.map(({ quality }) => quality)).toEqual(["complete", "complete"]);
     }
     for (const router of routers) {

@@ -35,7 +35,8 @@ describe.each([
 
   test("each threshold stands at each load, beside engines that all do everything", () => {
     // Two loads of seven thresholds, eight splits by role, the balance, and engines that each do everything.
-    expect(one.variants).toHaveLength(2 * (7 + 8 + 2));
+    const byThreshold = one.variants.filter((variant) => !variant.name.startsWith("100k-"));
+    expect(byThreshold).toHaveLength(2 * (7 + 8 + 2));
     expect(one.split!.roles).toHaveLength(one.fleet.engines);
     expect(one.split!.roles.map((role) => role[0]).join("")).toBe("ppddbbbb");
     expect(one.variants.find((variant) => variant.name === "8192-0.5")).toEqual({

@@ -34,7 +34,7 @@ export interface MeshView {
   }[];
   readonly lost: readonly { readonly router: string; readonly address: string; readonly sinceMs: number }[];
   readonly refused: readonly { readonly by: string; readonly reason: string }[];
-  readonly feeds: { readonly owned: number; readonly backup: number; readonly unread: number };
+  readonly feeds: { readonly owned: number; readonly backup: number; readonly unowned: number };
   readonly facts: { readonly blocks: number; readonly digest: string; readonly settled: number };
   readonly load: readonly { readonly router: string; readonly inFlight: number }[];
   readonly targets: readonly TargetView[];

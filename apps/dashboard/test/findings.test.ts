@@ -59,7 +59,7 @@ test("no_engine", () => {
 });
 
 test.each([
-  [[down, down], "2 down", /^Restart the engine/],
+  [[down, down], "2 down", /^Restart the engines, and read their logs\.$/],
   [[{ health: "unreachable" }, { health: "unreachable" }, down], "2 unreachable, 1 down", /^Check the address/],
   [[{ health: "draining" }], "1 draining", /undrain ID`/],
   [[{ health: "asleep" }], "1 asleep", /^Wake them up/],
@@ -110,7 +110,7 @@ test("engines_down: which one and why, or how many and why most of them", () => 
   expect(said("engines_down", { engines: [...quiet.engines, one] })).toEqual([
     "warn",
     "gpu-7 is down: 3 failed probes, last: unreachable.",
-    "Restart the engine, and read its log. Its requests go to the others.",
+    "Restart the engine, and read its log. Requests go to the others.",
   ]);
   const half = [engine("gpu-1"), engine("gpu-2"), one, { ...one, key: "gpu-9" }, other];
   expect(said("engines_down", { engines: half }).slice(0, 2)).toEqual([

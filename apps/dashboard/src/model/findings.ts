@@ -148,7 +148,7 @@ const rules = [
     finds: ({ isLive, engines }) => (isLive && engines.some(isUp) ? engines.filter(isDown) : []),
     level: (found, { engines }) => (2 * found.length >= engines.length ? "alarm" : "warn"),
     says: (found, { engines }) => `${whichEngines(found, engines, "down")}: ${reasonsOf(found)}.`,
-    next: (found) => nextForEngines(found),
+    next: (found) => `${nextForEngines(found)} Requests go to the others.`,
   }),
   rule({
     name: "unresponsive_engines",
@@ -351,7 +351,7 @@ function nextForEngines(engines: readonly EngineRow[]): string {
   if (state === "starting") return "Wait for the first health check; a failure shows its reason.";
   if (state === "unreachable") return "Check the address, and that the engine runs and listens there.";
   if (state === "open") return "Read the engine's log. The engine gets one request at a time until it recovers.";
-  return "Restart the engine, and read its log. Its requests go to the others.";
+  return engines.length === 1 ? "Restart the engine, and read its log." : "Restart the engines, and read their logs.";
 }
 
 /** `2 down, 1 draining` */

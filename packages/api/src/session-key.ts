@@ -62,10 +62,12 @@ export function findSession(
   view: RequestView | undefined,
 ): FoundSession | undefined {
   for (const source of ladder) {
-    const { from, name, agent } = source;
-    const session = from === "header" ? headerValue(headers, name) : bodyValue(view, name);
+    const { from, name, agent: agentName } = source;
+    const session = valueAt(from, name, headers, view);
     if (session === undefined || session === "") continue;
-    const key = agent === undefined ? session : withAgent(session, from, agent, headers, view);
+    const agent = agentName && valueAt(from, agentName, headers, view);
+    // Codex names its first thread like the session.
+    const key = agent && agent !== session ? `${session}/${agent}` : session;
     return { key: key.slice(0, maxSessionKeyLength), source };
   }
   return undefined;
@@ -76,16 +78,13 @@ export function nameOfSource({ from, name, agent }: SessionKeySource): string {
   return agent === undefined ? `${from}:${name}` : `${from}:${name}/${agent}`;
 }
 
-/** Codex names its first thread like the session. */
-function withAgent(
-  session: string,
+function valueAt(
   from: SessionKeySource["from"],
   name: string,
   headers: Headers,
   view: RequestView | undefined,
-): string {
-  const agent = from === "header" ? headerValue(headers, name) : bodyValue(view, name);
-  return agent === undefined || agent === "" || agent === session ? session : `${session}/${agent}`;
+): string | undefined {
+  return from === "header" ? headerValue(headers, name) : bodyValue(view, name);
 }
 
 function headerValue(headers: Headers, name: string): string | undefined {

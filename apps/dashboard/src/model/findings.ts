@@ -1,7 +1,7 @@
 import { formatAge, formatCount, formatMs, formatTime } from "./format.ts";
 import type { Recent } from "./history.ts";
 import type { RefusedLink, RouterStatus } from "./overview.ts";
-import { type EngineRow, notProbed, type RouterRow } from "./rows.ts";
+import { type EngineRow, isUnresponsive, notProbed, type RouterRow } from "./rows.ts";
 
 /** What the rules look at. */
 export interface FleetFacts {
@@ -70,9 +70,6 @@ const leastMeasured = 20;
 /** Requests that were answered, but missed their objectives. */
 const late = ({ missed, failed, cut, refused }: Recent): number => Math.max(0, missed - failed - cut - refused);
 
-/** Their circuits open soon after. */
-const isUnresponsive = ({ health, unresponsiveSinceMs }: EngineRow): boolean =>
-  (health === "up" || health === "open") && unresponsiveSinceMs !== null;
 const unresponsiveEngines = (engines: readonly EngineRow[]): readonly EngineRow[] => engines.filter(isUnresponsive);
 const slowEngines = (engines: readonly EngineRow[]): readonly EngineRow[] =>
   engines.filter((row) => isUp(row) && row.slow !== null && row.unresponsiveSinceMs === null);

@@ -77,6 +77,10 @@ function healthOf(
   return draining ? { health: "draining", note: "by an operator" } : { health: "up", note: "" };
 }
 
+/** Whether it takes requests and answers none. Its circuit opens soon after. */
+export const isUnresponsive = ({ health, unresponsiveSinceMs }: EngineRow): boolean =>
+  (health === "up" || health === "open") && unresponsiveSinceMs !== null;
+
 /** The columns by which engines are sorted. */
 export const engineOrders = ["name", "state", "load", "memory", "blocks", "share"] as const;
 

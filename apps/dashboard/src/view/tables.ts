@@ -10,6 +10,7 @@ import {
   type EngineView,
   engineOrders,
   healthText,
+  isUnresponsive,
   type QueueRow,
   queueRows,
   queuesNote,
@@ -112,9 +113,9 @@ const createEngineRow =
   };
 
 /** Why it takes no requests, and since when; of one that does, what it serves. */
-function noteText({ health, note, sinceMs, models, unresponsiveSinceMs, slow }: EngineRow): string {
-  if ((health === "up" || health === "open") && unresponsiveSinceMs !== null)
-    return `unresponsive since ${formatTime(unresponsiveSinceMs)}`;
+function noteText(row: EngineRow): string {
+  const { health, note, sinceMs, models, slow } = row;
+  if (isUnresponsive(row)) return `unresponsive since ${formatTime(row.unresponsiveSinceMs!)}`;
   if (health === "up" && slow !== null) return `slow: ${formatMs(slow.ms)}, others ${formatMs(slow.othersMs)}`;
   if (health === "up") return models.join(", ");
   const isTimed = health === "down" || health === "unreachable";

@@ -98,8 +98,7 @@ class RecentTimes {
     if (!this.#atMs || !this.#values) return Number.NaN;
     const sinceMs = this.#clock.nowMs() - windowMs;
     const atMs = this.#atMs;
-    const recent = this.#values.filter((_, at) => atMs[at]! > sinceMs).sort();
-    return recent[(recent.length - 1) >> 1] ?? Number.NaN;
+    return medianOf(this.#values.filter((_, at) => atMs[at]! > sinceMs));
   }
 }
 
@@ -151,7 +150,9 @@ export function findSlowEngines(engines: readonly EngineRecord[]): ReadonlyMap<E
 }
 
 /** Of the known ones; NaN without any. */
-function medianOf(values: readonly number[]): number {
-  const known = values.filter((value) => !Number.isNaN(value)).sort((one, other) => one - other);
+function medianOf(values: ArrayLike<number>): number {
+  const known = Float64Array.from(values)
+    .filter((value) => !Number.isNaN(value))
+    .sort();
   return known[(known.length - 1) >> 1] ?? Number.NaN;
 }

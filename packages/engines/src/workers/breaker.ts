@@ -45,7 +45,7 @@ interface BreakerDeps {
 
 /** A breaker and the operations of its owner. */
 export interface OwnedBreaker extends Breaker {
-  /** Opens it for a fault that no request shows, unless it is open. */
+  /** Opens it for a fault that no request shows. A half-open one opens only if its trial is unanswered: nothing else is new. */
   trip(reason: string): void;
   /** Makes a closed breaker half-open: one trial request at a time, until enough have succeeded. */
   halfOpen(reason: string): void;
@@ -132,7 +132,7 @@ class EngineBreaker implements OwnedBreaker {
   }
 
   trip(reason: string): void {
-    if (this.state !== "open") this.#open(reason);
+    if (this.state === "closed" || this.#trial !== undefined) this.#open(reason);
   }
 
   halfOpen(reason: string): void {

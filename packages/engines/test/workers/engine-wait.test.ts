@@ -56,7 +56,8 @@ test("an unresponsive engine gets trial requests only, until one is answered", a
   await harness.time.advanceAsync(2_000);
   const { load } = harness.target("a");
   const stuck = [load.begin(stream), load.begin(stream)];
-  await harness.time.advanceAsync(40_000);
+  await harness.time.advanceAsync(30_000);
+  for (let second = 0; second < 10 && harness.target("a").usable; second++) await harness.time.advanceAsync(1_000);
   expect([harness.target("a").exclusion, harness.target("b").usable]).toEqual(["circuit_open", true]);
   expect(harness.record("a").breaker.reason).toBe("unresponsive: no output");
   // Trials come one at a time, further and further apart, as long as nothing comes from it.
@@ -67,6 +68,11 @@ test("an unresponsive engine gets trial requests only, until one is answered", a
   }
   expect(trials).toBeGreaterThan(1);
   expect(trials).toBeLessThan(12);
+  // Without a trial nothing new is known: it waits for one.
+  await harness.time.advanceAsync(120_000);
+  const { state } = harness.record("a").breaker;
+  await harness.time.advanceAsync(120_000);
+  expect([state, harness.record("a").breaker.state]).toEqual(["half-open", "half-open"]);
   for (const ticket of stuck) ticket.firstToken();
   for (let second = 0; second < 120 && harness.record("a").breaker.state !== "closed"; second++) {
     await harness.time.advanceAsync(1_000);

@@ -10,15 +10,18 @@ import { commandOf, type ReportEntry } from "./report-plan.ts";
 import { noteFailures, prepareRuns } from "./run-plan.ts";
 import { readSelection } from "./simulate-options.ts";
 import { loadScenario } from "./simulated-scenario.ts";
-import { boundsNotes, columnsOf, documentCell, extraTables, markdown, type TextTable } from "./tables.ts";
+import { boundsNotes, columnsOf, documentCell, extraTables, markdown, partialRows, type TextTable } from "./tables.ts";
 
 interface ReportOptions {
   readonly plan: readonly ReportEntry[];
   readonly isQuick: boolean;
   /** Concurrent runs. */
   readonly size: number;
-  /** Deadline: runs that have not ended by then are left out. No scenario may take more than its part of the time. */
-  readonly budgetMs: number;
+  /**
+   * Deadline: runs that have not ended by then are left out, and the page names their rows. No scenario may take more
+   * than its part of the time. Without a deadline every run ends, however busy the machine.
+   */
+  readonly budgetMs: number | undefined;
   /** `docs/benchmarks`: gets a page and a plot for each scenario. */
   readonly pages: string;
   /** Contains the traces that scenarios name. */
@@ -37,13 +40,14 @@ interface ReportOptions {
 export async function writeReport(options: ReportOptions): Promise<boolean> {
   const { plan, pages, signal } = options;
   if (!existsSync(pages)) throw new Error(`${pages} is not there: run it in a clone of the repository`);
-  const endMs = systemClock.nowMs() + options.budgetMs;
+  const endMs = options.budgetMs === undefined ? undefined : systemClock.nowMs() + options.budgetMs;
   let isWhole = true;
   for (const [at, entry] of plan.entries()) {
     writeNote(`${at + 1} of ${plan.length}: ${entry.scenario}`);
-    const leftMs = Math.max(0, endMs - systemClock.nowMs());
-    const shareMs = leftMs * Math.min(1, generosity / (plan.length - at));
-    const { result, remarks } = await withinMs(shareMs, signal, (aborted) => runEntry(entry, options, aborted));
+    const { result, remarks } =
+      endMs === undefined
+        ? await runEntry(entry, options, signal)
+        : await withinMs(shareOf(endMs, plan.length - at), signal, (aborted) => runEntry(entry, options, aborted));
     if (signal.aborted) return false;
     if (remarks.length > 0) isWhole = false;
     if (result === undefined) writeNote(`${entry.scenario} keeps its page. ${remarks.join(" ")}`);
@@ -61,6 +65,11 @@ async function writePage(pages: string, result: ScenarioResult): Promise<void> {
 
 /** A scenario may take this multiple of its equal share of the remaining time, because most take less. */
 const generosity = 3;
+
+/** Time of the next scenario, in milliseconds. @param left scenarios that have yet to run */
+function shareOf(endMs: number, left: number): number {
+  return Math.max(0, endMs - systemClock.nowMs()) * Math.min(1, generosity / left);
+}
 
 /** @param work receives a signal that aborts when the time is up, or when `signal` aborts */
 async function withinMs<Result>(
@@ -101,6 +110,7 @@ async function runEntry(entry: ReportEntry, options: ReportOptions, signal: Abor
   const remarks = [
     ...(failures.length === 0 ? [] : [`${failures.length} of its runs failed: ${failures[0]?.error.message}.`]),
     ...(missing === 0 ? [] : [`The time of the report was up: ${missing} of its ${jobs.length} runs are missing.`]),
+    ...partialRows(jobs, made),
     ...(jobs.length > 0 || !signal.aborted ? [] : ["The time of the report was up before its knee was found."]),
   ];
   if (outcomes.length === 0 || options.signal.aborted) return { result: undefined, remarks };

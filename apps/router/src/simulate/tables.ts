@@ -193,7 +193,7 @@ export function boundsNotes(medians: readonly MedianRow[]): readonly string[] {
   return [...new Set(lines)];
 }
 
-function placeOf({ variant, engines, load, users }: MedianRow): string {
+function placeOf({ variant, engines, load, users }: RowLabels): string {
   return [
     ...(variant === undefined ? [] : [variant]),
     `${engines} engines`,
@@ -216,6 +216,24 @@ function boundsText({ figures }: MedianRow): string | undefined {
 }
 
 const percent = (share: number): string => `${(share * 100).toFixed(1)} %`;
+
+function nameOf({ policy, sharing, routers }: Pick<RowLabels, "policy" | "sharing" | "routers">): string {
+  return `${policy}, ${sharing}, ${routers} router${routers === 1 ? "" : "s"}`;
+}
+
+/** Says of each row that lacks runs how many of them it has. @param outcomes by place of their job */
+export function partialRows(jobs: readonly RunJob[], outcomes: readonly (RunOutcome | undefined)[]): readonly string[] {
+  const runs = new Map<string, { made: number; planned: number }>();
+  for (const [at, job] of jobs.entries()) {
+    const labels = labelsOf(job);
+    const row = `${placeOf(labels)}, ${nameOf(labels)}`;
+    const { made, planned } = runs.get(row) ?? { made: 0, planned: 0 };
+    runs.set(row, { made: made + (outcomes[at] === undefined ? 0 : 1), planned: planned + 1 });
+  }
+  return [...runs]
+    .filter(([, { made, planned }]) => made < planned)
+    .map(([row, { made, planned }]) => `${row}: ${made} of ${planned} runs.`);
+}
 
 /** A small table, for a terminal or a document. */
 export interface TextTable {
@@ -293,8 +311,7 @@ function phaseTable(outcomes: readonly RunOutcome[]): TextTable {
   const groups = new Map<string, RunOutcome[]>();
   for (const outcome of outcomes) {
     if (outcome.phases === undefined) continue;
-    const { policy, routers, sharing } = outcome.row;
-    const name = `${policy}, ${sharing}, ${routers} router${routers === 1 ? "" : "s"}`;
+    const name = nameOf(outcome.row);
     groups.set(name, [...(groups.get(name) ?? []), outcome]);
   }
   return {

@@ -173,6 +173,7 @@ test("a page says what is missing of its runs; without a trace it stays as it is
   expect(await writeReport({ ...options(pages), plan })).toBe(false);
   expect(pageOf(pages, "rag")).toContain("1 of its runs failed: it broke.");
   expect(pageOf(pages, "rag")).toContain("The time of the report was up: 1 of its 3 runs are missing.");
+  expect(pageOf(pages, "rag")).toMatch(/\n8 engines, random, none, 2 routers: 1 of 3 runs\.\n/);
   expect(pageOf(pages, "mooncake-conversation")).toBe("# kept\n");
   expect(vi.mocked(process.stderr.write).mock.calls.join("")).toContain(
     `mooncake-conversation keeps its page. ${join(pages, "conversation_trace.jsonl.gz")} is not there.`,
@@ -205,6 +206,20 @@ test("what was measured before the time was up is there", async () => {
   expect(await writeReport({ ...options(pages), plan, budgetMs: 300 })).toBe(false);
   expect(pageOf(pages, "rag")).toContain("| random | 8 | 2 | none | 100 |");
   expect(pageOf(pages, "rag")).toContain("1 of its 2 runs are missing.");
+});
+
+test("without a deadline every run ends, even after the time of a whole report", async () => {
+  const pages = pagesFolder();
+  vi.useFakeTimers();
+  onTestFinished(() => void vi.useRealTimers());
+  vi.mocked(runTasks).mockImplementationOnce(async (tasks, { signal, onResult }) => {
+    await vi.advanceTimersByTimeAsync(2 * reportBudgetMs.full);
+    expect(signal.aborted).toBe(false);
+    for (const [at, task] of tasks.entries()) onResult(at, outcomeOf(task as ReturnType<typeof jobOf>) as never);
+  });
+  const plan = [{ scenario: "rag", flags: { policy: "random", seeds: "3" }, quick: {} }];
+  expect(await writeReport({ ...options(pages), plan, budgetMs: undefined })).toBe(true);
+  expect(pageOf(pages, "rag")).not.toContain("runs are missing");
 });
 
 test("a knee that was not found in time is said", async () => {

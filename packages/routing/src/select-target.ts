@@ -302,7 +302,7 @@ function withTraffic(
 
 const noCredits: CopyCredits = { paidMs: () => 0, add() {} };
 
-const noSessions: SessionBindings = { targetOf: () => undefined, sent() {} };
+const noSessions: SessionBindings = { targetOf: () => undefined, sent() {}, endSession() {} };
 
 const noTraffic: PeerTraffic = {
   sent() {},

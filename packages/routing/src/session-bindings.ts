@@ -2,7 +2,7 @@ import { type Clock, hashOf, RecencyMap } from "@espalier/core";
 import type { Bindings } from "@espalier/shared-tree";
 
 /** Stores bindings: those of a replica, which all routers share, or a router's own. */
-export type BindingStore = Pick<Bindings, "get" | "set" | "leftMs">;
+export type BindingStore = Pick<Bindings, "get" | "set" | "leftMs" | "forget">;
 
 /** A session of one model: requests to another model go to other engines. */
 export interface NamedSession {
@@ -34,6 +34,12 @@ export interface SessionBindings {
   targetOf(session: NamedSession): string | undefined;
   /** Binds the session to the target that its request goes to. */
   sent(session: NamedSession, binding: SessionBinding): void;
+  /**
+   * Ends the sessions of a key: those that this router bound, and those without a scope that others bound.
+   *
+   * @param models in which others may have bound it
+   */
+  endSession(key: string, models: Iterable<string>): void;
 }
 
 /**
@@ -41,27 +47,51 @@ export interface SessionBindings {
  * router that has not heard of a move does not undo it.
  */
 const renewedShare = 3 / 4;
+/** Models and scopes of one key that its end finds; beyond it the oldest expires by itself. */
+export const maxEndedScopes = 16;
 
 /** Sessions in a store that also keeps other bindings. */
 export function createSessionBindings(store: BindingStore): SessionBindings {
+  // By hash of the key: what begins the texts of its bindings.
+  const bound = new RecencyMap<string, Set<string>>();
+  const remember = (key: string, beginning: string): void => {
+    const hash = hashed(key);
+    const beginnings = bound.use(hash) ?? new Set();
+    if (!bound.get(hash)) bound.set(hash, beginnings);
+    if (bound.size > maxLocalBindings) bound.deleteOldest();
+    beginnings.delete(beginning);
+    beginnings.add(beginning);
+    if (beginnings.size > maxEndedScopes) beginnings.delete(beginnings.values().next().value!);
+  };
   return {
     targetOf: (session) => store.get(textOf(session)),
     sent(session, { target, ttlMs }) {
       const text = textOf(session);
       if (store.get(text) === target && store.leftMs(text) >= renewedShare * ttlMs) return;
+      remember(session.key, beginningOf(session));
       store.set(text, target, ttlMs);
+    },
+    endSession(key, models) {
+      const hash = hashed(key);
+      for (const beginning of bound.get(hash) ?? []) store.forget(beginning + key);
+      bound.delete(hash);
+      for (const model of models) store.forget(textOf({ model, key }));
     },
   };
 }
 
 /** Reads bindings, and binds no session. */
 export function dryRunSessions(sessions: SessionBindings): SessionBindings {
-  return { ...sessions, sent() {} };
+  return { ...sessions, sent() {}, endSession() {} };
 }
 
 /** No other binding begins like this. Only the key, which is the client's, may contain a line break. */
-function textOf({ model, scope = "", key }: NamedSession): string {
-  return `session\n${model}\n${scope}\n${key}`;
+function textOf(session: NamedSession): string {
+  return beginningOf(session) + session.key;
+}
+
+function beginningOf({ model, scope = "" }: Omit<NamedSession, "key">): string {
+  return `session\n${model}\n${scope}\n`;
 }
 
 /** Bound of local bindings, the same as that of shared ones. */
@@ -97,6 +127,7 @@ export function createLocalBindings(clock: Clock, capacity = maxLocalBindings): 
       held.set(hashed(key), { value, expiresMs: clock.nowMs() + ttlMs });
       if (held.size > capacity) held.deleteOldest();
     },
+    forget: (key) => void held.delete(hashed(key)),
   };
 }
 

@@ -5,6 +5,7 @@ import {
   createLocalBindings,
   createSessionBindings,
   dryRunSessions,
+  maxEndedScopes,
   sessionScope,
 } from "../../src/session-bindings.ts";
 
@@ -88,4 +89,29 @@ test("quiet ones read what others bind, and bind nothing", () => {
   send("e2");
   quiet.sent(session, { target: "e1", ttlMs });
   expect(quiet.targetOf(session)).toBe("e2");
+});
+
+test("the end of a key ends its sessions in every scope that was bound here, and those of others without one", () => {
+  const { clock } = createVirtualTime();
+  const store = createLocalBindings(clock);
+  const [sessions, others] = [createSessionBindings(store), createSessionBindings(store)];
+  const scopes = Array.from({ length: maxEndedScopes + 1 }, (_, at) => ({
+    ...{ ...session, scope: sessionScope("", `salt ${at}`) },
+  }));
+  const plain = { model: "small", key: "one" };
+  const [oldest, ...rest] = scopes;
+  for (const scoped of scopes) sessions.sent(scoped, { target: "e1", ttlMs });
+  others.sent(plain, { target: "e2", ttlMs });
+  others.sent({ ...session, key: "two" }, { target: "e3", ttlMs });
+
+  dryRunSessions(sessions).endSession("one", ["small"]);
+  expect(sessions.targetOf(plain)).toBe("e2");
+  sessions.endSession("one", ["small", "absent"]);
+  // One past the bound: the oldest scope expires by itself, and what is bound afterwards ends again.
+  expect([oldest!, ...rest, plain].map((one) => sessions.targetOf(one)).filter(Boolean)).toEqual(["e1"]);
+  expect(sessions.targetOf(oldest!)).toBe("e1");
+  expect(sessions.targetOf({ ...session, key: "two" })).toBe("e3");
+  sessions.sent(rest[0]!, { target: "e4", ttlMs });
+  sessions.endSession("one", []);
+  expect(sessions.targetOf(rest[0]!)).toBeUndefined();
 });

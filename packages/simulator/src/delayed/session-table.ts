@@ -63,22 +63,24 @@ export class SessionTable {
       const last = mine && known ? (mine.stamp > known.stamp ? mine : known) : (mine ?? known);
       return last && last.expiresMs > clock.nowMs() ? last : undefined;
     };
+    const set = (key: string, value: string, ttlMs: number): void => {
+      const nowMs = clock.nowMs();
+      const binding = { key, value, expiresMs: nowMs + ttlMs, stamp: ++this.#stamp, router };
+      own.set(key, binding);
+      for (const readers of this.#regions) {
+        const atMs = dueMs(readers.arrivals, "placementsDueMs", router, nowMs);
+        readers.inTransit.add(atMs, () => this.#arrive(readers, binding));
+        runDue(readers.inTransit, nowMs);
+      }
+    };
     return {
       get: (key) => find(key)?.value,
       leftMs(key) {
         const found = find(key);
         return found ? found.expiresMs - clock.nowMs() : 0;
       },
-      set: (key, value, ttlMs) => {
-        const nowMs = clock.nowMs();
-        const binding = { key, value, expiresMs: nowMs + ttlMs, stamp: ++this.#stamp, router };
-        own.set(key, binding);
-        for (const readers of this.#regions) {
-          const atMs = dueMs(readers.arrivals, "placementsDueMs", router, nowMs);
-          readers.inTransit.add(atMs, () => this.#arrive(readers, binding));
-          runDue(readers.inTransit, nowMs);
-        }
-      },
+      set,
+      forget: (key) => set(key, "", 0),
     };
   }
 

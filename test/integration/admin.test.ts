@@ -206,7 +206,7 @@ test("the status tells engines, models and what is under way", async () => {
     draining: false,
     inFlight: 0,
     totals: {
-      ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
+      ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0, limited: 0 },
       ...{ promptTokens: 0, cachedTokens: 0, completionTokens: 0, firstBytes: 0, firstByteS: 0 },
       ...{ met: 0, missed: 0, streams: 0, tpotS: 0 },
     },

@@ -109,8 +109,11 @@ test("what the router refuses, what nobody could serve, and what clients did wro
   for (let at = 0; at < 7; at++) expect((await post(url, chat())).status).toBe(429);
   open.destroy();
   await expectCounted(router, { refused: 7, cancelled: 1 });
+  const limited = async () => ((await router.admin("GET", "/admin/status")).json as { totals: Json }).totals.limited;
+  expect(await limited()).toBe(7);
   expect((await post(url, chat({ model: "unknown" }))).status).toBe(404);
   await router.admin("PATCH", `/admin/engines/${encodeURIComponent(engine.id)}`, { draining: true });
   expect((await post(url, chat())).status).toBe(503);
   await expectCounted(router, { refused: 8, cancelled: 1, answered: 1 });
+  expect(await limited()).toBe(7);
 });

@@ -146,6 +146,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
   const events = createEventLog({
     ...{ router: origin.router, fleet, keptMs: historyPoints * historyStepMs, clock, scheduler },
     members: () => mesh?.members() ?? [],
+    lost: () => mesh?.lost() ?? [],
     ownerOf: (target) => mesh?.replica.feeds.claimOf(target)?.origin.router,
     lastReload: () => reloader.last,
     isDraining: () => drain.started,

@@ -2,6 +2,7 @@ import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import { closed, type Described, Type } from "@espalier/core/schema";
 import { type EngineRecord, type Fleet, isEngineAsleep } from "@espalier/engines";
 import type { ReloadOutcome } from "../lifecycle/reloader.ts";
+import type { LostRouter } from "../mesh/fleet-watch.ts";
 import type { MeshParts } from "../mesh/mesh-parts.ts";
 
 const kinds = [
@@ -40,7 +41,7 @@ type FleetEvent = Described<typeof fleetEvent>;
 
 /** What happened to engines and routers, as one router saw it. */
 export interface EventLog {
-  /** @param afterMs only later events, on the router's wall clock; the oldest first */
+  /** @param afterMs only events that were noted later, on the router's wall clock; the oldest first */
   since(afterMs: number): readonly FleetEvent[];
   stop(): void;
 }
@@ -50,6 +51,8 @@ export interface EventLogOptions {
   readonly router: string;
   readonly fleet: Pick<Fleet, "engines" | "onChange">;
   readonly members: MeshParts["members"];
+  /** Routers that failed. */
+  readonly lost: () => readonly Pick<LostRouter, "router" | "sinceMs">[];
   /** The router that reads a target's KV events; undefined for none. */
   readonly ownerOf: (target: string) => string | undefined;
   readonly lastReload: () => ReloadOutcome | undefined;
@@ -71,24 +74,27 @@ const settlingMs = 10_000;
 /** Engines report changes themselves; routers, feeds, reloads and the drain are compared with the second before. */
 export function createEventLog(options: EventLogOptions): EventLog {
   const { router, fleet, keptMs, clock, scheduler } = options;
-  const events: FleetEvent[] = [];
+  /** With the time at which they were noted, which may be later than when they happened. */
+  const noted: { readonly event: FleetEvent; readonly notedMs: number }[] = [];
+  let lost: ReadonlyMap<string, number> = new Map();
   let members: ReadonlyMap<string, ReturnType<MeshParts["members"]>[number]> = new Map();
   let owners: ReadonlyMap<string, string> = new Map();
   let reload = options.lastReload();
   let isDraining = false;
   const settledMs = clock.nowMs() + settlingMs;
 
-  const note = (kind: EventKind, subject: string, detail = ""): void => {
-    events.push({ atMs: clock.wallMs(), kind, subject, detail: detail.slice(0, maxDetailLength) });
-    if (events.length > maxEvents) events.shift();
+  const note = (kind: EventKind, subject: string, detail = "", atMs = clock.wallMs()): void => {
+    const event = { atMs, kind, subject, detail: detail.slice(0, maxDetailLength) };
+    noted.push({ event, notedMs: clock.wallMs() });
+    if (noted.length > maxEvents) noted.shift();
   };
   /** Notes an event unless the latest one of this pair says the same; `isNews`: without one, too. */
   const turn = (kind: EventKind, opposite: EventKind, subject: string, isNews: boolean, detail = ""): void => {
-    const last = events.findLast((event) => event.subject === subject && [kind, opposite].includes(event.kind));
-    if (last ? last.kind !== kind : isNews) note(kind, subject, detail);
+    const last = noted.findLast(({ event }) => event.subject === subject && [kind, opposite].includes(event.kind));
+    if (last ? last.event.kind !== kind : isNews) note(kind, subject, detail);
   };
   const arrive = (kind: "engine_up" | "router_joined", subject: string): void => {
-    if (clock.nowMs() >= settledMs || events.some((event) => event.subject === subject)) note(kind, subject);
+    if (clock.nowMs() >= settledMs || noted.some(({ event }) => event.subject === subject)) note(kind, subject);
   };
   const cancelFleet = fleet.onChange((change, engine) => {
     const { id, state, stateReason, draining, breaker } = engine;
@@ -114,11 +120,15 @@ export function createEventLog(options: EventLogOptions): EventLog {
       if (state === "alive" && before && before.epoch !== epoch) note("router_restarted", name);
       else if (state === "alive" && !wasThere) arrive("router_joined", name);
       else if (wasThere && state === "left") note("router_left", name);
-      else if (wasThere && state === "down") note("router_lost", name);
       if (isThere(now.get(name)) && drains && before?.isDraining !== true) note("router_draining", name);
     }
-    for (const [name, before] of members) if (isThere(before) && !now.has(name)) note("router_lost", name);
     members = now;
+  };
+  /** At the time that the list of lost routers has, whenever this is noted: one event has one time. */
+  const lookAtLost = (): void => {
+    const now = new Map(options.lost().map(({ router: name, sinceMs }) => [name, sinceMs]));
+    for (const [name, sinceMs] of now) if (lost.get(name) !== sinceMs) note("router_lost", name, "", sinceMs);
+    lost = now;
   };
   const lookAtFeeds = (): void => {
     const now = new Map<string, string>();
@@ -140,6 +150,7 @@ export function createEventLog(options: EventLogOptions): EventLog {
   };
   const cancel: Cancel = scheduler.every(lookEveryMs, () => {
     lookAtRouters();
+    lookAtLost();
     lookAtFeeds();
     lookAtRouter();
   });
@@ -147,7 +158,7 @@ export function createEventLog(options: EventLogOptions): EventLog {
   return {
     since(afterMs) {
       const oldestMs = Math.max(afterMs, clock.wallMs() - keptMs);
-      return events.filter(({ atMs }) => atMs > oldestMs);
+      return noted.filter(({ notedMs }) => notedMs > oldestMs).map(({ event }) => event);
     },
     stop() {
       cancel();

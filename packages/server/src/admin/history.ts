@@ -23,6 +23,7 @@ const measured = (options: TSchemaOptions = {}) => Type.Array(nullable(Type.Numb
 const columns = {
   requestsPerS: measured(),
   refusedPerS: measured({ description: "Requests rejected with 429 or 503 by the router or an engine." }),
+  limitedPerS: measured({ description: "Part of `refusedPerS`: rejected with 429, at a limit or by a queue." }),
   failedPerS: measured({ description: "Requests that failed before any content." }),
   cutPerS: measured({ description: "Answers cut after the first content." }),
   promptTokensPerS: measured(),
@@ -41,7 +42,7 @@ const columns = {
 type Column = keyof typeof columns;
 /** Totals whose growth is a column. */
 type Counted =
-  | ("requests" | "refused" | "failed" | "cut" | "met" | "missed")
+  | ("requests" | "refused" | "limited" | "failed" | "cut" | "met" | "missed")
   | ("promptTokens" | "cachedTokens" | "completionTokens");
 const columnNames = Object.keys(columns) as readonly Column[];
 
@@ -94,7 +95,7 @@ export function createHistory(options: HistoryOptions): History {
     const perS = (name: Counted): number => (now[name] - before[name]) / seconds;
     const point: Readonly<Record<Column, number>> = {
       ...{ requestsPerS: perS("requests"), refusedPerS: perS("refused") },
-      ...{ failedPerS: perS("failed"), cutPerS: perS("cut") },
+      ...{ limitedPerS: perS("limited"), failedPerS: perS("failed"), cutPerS: perS("cut") },
       ...{ promptTokensPerS: perS("promptTokens"), cachedTokensPerS: perS("cachedTokens") },
       outputTokensPerS: perS("completionTokens"),
       ...{ firstByteP50Ms: metrics.firstBytes.quantileMs(0.5), firstByteP99Ms: metrics.firstBytes.quantileMs(0.99) },

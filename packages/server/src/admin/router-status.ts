@@ -14,6 +14,7 @@ const requestTotals = closed(
     failed: Type.Integer({ description: "Requests that failed before any content." }),
     cut: Type.Integer({ description: "Answers cut after the first content." }),
     cancelled: Type.Integer({ description: "Requests cancelled by their clients." }),
+    limited: Type.Integer({ description: "Part of `refused`: rejected with 429, at a limit or by a queue." }),
     promptTokens: Type.Integer({ description: "Tokens, by the engines' usage reports." }),
     cachedTokens: Type.Integer(),
     completionTokens: Type.Integer(),

@@ -6,6 +6,8 @@ import type { HookAnswer, RequestOutcome } from "../request/request-outcome.ts";
 /** Totals over all finished requests, and how many of them ended in each way. */
 export interface RequestTotals extends Record<RequestOutcome, number> {
   requests: number;
+  /** Of the refused ones, those with status 429. */
+  limited: number;
   promptTokens: number;
   cachedTokens: number;
   completionTokens: number;
@@ -214,7 +216,7 @@ export class LatencyWindow {
 function createTotals(): RequestTotals {
   return {
     requests: 0,
-    ...{ answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
+    ...{ answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0, limited: 0 },
     promptTokens: 0,
     cachedTokens: 0,
     completionTokens: 0,
@@ -227,6 +229,7 @@ function createTotals(): RequestTotals {
 function addTo(totals: RequestTotals, request: HookAnswer, firstByteMs: number): void {
   totals.requests += 1;
   totals[request.outcome] += 1;
+  if (request.outcome === "refused" && request.status === 429) totals.limited += 1;
   if (!Number.isNaN(firstByteMs)) {
     totals.firstBytes += 1;
     totals.firstByteS += firstByteMs / 1_000;

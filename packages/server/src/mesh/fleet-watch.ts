@@ -48,7 +48,7 @@ export const lostRouter = closed({
   sinceMs: Type.Number({ description: "Milliseconds since the Unix epoch." }),
 });
 
-type LostRouter = Described<typeof lostRouter>;
+export type LostRouter = Described<typeof lostRouter>;
 
 /**
  * What is to be known of the other routers besides whether they are alive: which of them were lost lately, since the membership forgets

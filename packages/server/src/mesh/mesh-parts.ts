@@ -40,7 +40,7 @@ import type { CompiledConfig, MeshConfig } from "../config/index.ts";
 import { readMutualTls } from "../lifecycle/certificates.ts";
 import type { PrefixSharing } from "../prefix/prefix-parts.ts";
 import { describeMesh, type MeshDescription } from "./describe-mesh.ts";
-import { createFleetWatch, type RouterRelease } from "./fleet-watch.ts";
+import { createFleetWatch, type FleetWatch, type RouterRelease } from "./fleet-watch.ts";
 import { createSeedSources } from "./seed-sources.ts";
 
 interface MeshPartsOptions {
@@ -86,6 +86,8 @@ export interface MeshParts extends Startable {
     readonly state: Member["state"];
     readonly isDraining: boolean;
   }[];
+  /** Routers that failed, the latest last. */
+  lost: FleetWatch["lost"];
   describe(): MeshDescription;
 }
 
@@ -159,6 +161,7 @@ export function createMeshParts(options: MeshPartsOptions): MeshParts | undefine
       return made?.setTls;
     },
     setDraining: () => tier.setDraining(),
+    lost: () => watch.lost(),
     members: () => backend.members().map(({ origin, state, isDraining }) => ({ ...origin, state, isDraining })),
     describe,
   };

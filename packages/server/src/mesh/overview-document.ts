@@ -7,7 +7,7 @@ export const overviewSections = ["engines", "load", "links", "queues", "traffic"
 
 export type OverviewSection = (typeof overviewSections)[number];
 
-/** A section whose JSON is longer is replaced by `{ tooLarge: true, sizeBytes }`. */
+/** Of a list whose JSON is longer, the first entries that fit are kept; any other section is replaced by `{ tooLarge: true, sizeBytes }`. */
 export const maxOverviewSectionBytes = 65_536;
 
 /** Changes of a section reach readers at most this often. */
@@ -33,8 +33,6 @@ export interface OverviewDocument extends Pick<ReplicatedDocuments, "state" | "d
   set(values: Readonly<Partial<Record<OverviewSection, unknown>>>): void;
   stop(): void;
 }
-
-const encoder = new TextEncoder();
 
 /**
  * Makes the document `overview/<router>`, whose map `overview` has the sections as keys.
@@ -102,9 +100,23 @@ export function createOverviewDocument({ origin, clock, scheduler }: OverviewDoc
 }
 
 function boundedJson(value: unknown): string {
+  if (Array.isArray(value)) return boundedList(value);
   const text = JSON.stringify(value) ?? "null";
-  const sizeBytes = encoder.encode(text).length;
+  const sizeBytes = Buffer.byteLength(text);
   return sizeBytes <= maxOverviewSectionBytes ? text : JSON.stringify({ tooLarge: true, sizeBytes });
+}
+
+/** Entries are written once each: lists are most of an overview. */
+function boundedList(entries: readonly unknown[]): string {
+  const texts: string[] = [];
+  let sizeBytes = "[]".length;
+  for (const entry of entries) {
+    const text = JSON.stringify(entry) ?? "null";
+    sizeBytes += Buffer.byteLength(text) + (texts.length > 0 ? ",".length : 0);
+    if (sizeBytes > maxOverviewSectionBytes) break;
+    texts.push(text);
+  }
+  return `[${texts.join()}]`;
 }
 
 function missingIn(doc: Y.Doc, stateVector: Uint8Array): Uint8Array {

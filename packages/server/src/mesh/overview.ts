@@ -9,7 +9,7 @@ import type { ReloadOutcome } from "../lifecycle/reloader.ts";
 import type { ClassCounts } from "../routing/admission-parts.ts";
 import type { MeshDescription } from "./describe-mesh.ts";
 import type { OwnRelease } from "./fleet-watch.ts";
-import { createOverviewDocument, maxOverviewSectionBytes, type OverviewDocument } from "./overview-document.ts";
+import { createOverviewDocument, type OverviewDocument } from "./overview-document.ts";
 
 interface OverviewOptions {
   readonly origin: Origin;
@@ -65,10 +65,9 @@ export function createOverview(options: OverviewOptions): Overview {
   const { origin, clock, scheduler } = options;
   const document = createOverviewDocument({ origin, clock, scheduler });
   const refresh = (): void => {
-    const engines = enginesOf(options);
     document.set({
-      engines,
-      load: loadOf(options, engines.length),
+      engines: enginesOf(options),
+      load: loadOf(options),
       links: linksOf(options),
       queues: queuesOf(options),
       traffic: trafficOf(options),
@@ -94,23 +93,15 @@ export function createOverview(options: OverviewOptions): Overview {
   };
 }
 
-/** As many as fit into a section: of an engine with many ranks each has a row. A section that is too long shows nothing. */
+/** The document keeps as many as fit: of an engine with many ranks each has a row. */
 function enginesOf(options: OverviewOptions) {
-  const listed: object[] = [];
-  let sizeBytes = "[]".length;
   const { engines } = options.fleet;
   const slow = findSlowEngines(engines);
-  for (const engine of engines.slice(0, listedEngines)) {
-    const described = {
-      ...describeOne(options, engine),
-      ...paceOf(options, engine),
-      slow: slow.get(engine.id) ?? null,
-    };
-    sizeBytes += Buffer.byteLength(JSON.stringify(described)) + ",".length;
-    if (sizeBytes > maxOverviewSectionBytes) break;
-    listed.push(described);
-  }
-  return listed;
+  return engines.slice(0, listedEngines).map((engine) => ({
+    ...describeOne(options, engine),
+    ...paceOf(options, engine),
+    slow: slow.get(engine.id) ?? null,
+  }));
 }
 
 function describeOne({ shared, index }: OverviewOptions, engine: EngineRecord) {
@@ -169,9 +160,10 @@ function rounded(value: number, parts: number): number | null {
   return Number.isFinite(value) ? Math.round(value * parts) / parts : null;
 }
 
-function loadOf({ fleet, shared }: OverviewOptions, engineCount: number) {
+/** A row is shorter than that of its engine, so that every engine that is kept keeps its load. */
+function loadOf({ fleet, shared }: OverviewOptions) {
   const others = shared?.replica.load.shared;
-  return fleet.engines.slice(0, engineCount).flatMap(({ targets }) =>
+  return fleet.engines.slice(0, listedEngines).flatMap(({ targets }) =>
     targets.map(({ key, index, load }) => ({
       target: key,
       own: load.inFlight,

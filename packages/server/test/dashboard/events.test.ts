@@ -1,5 +1,6 @@
 import { afterEach, expect, test } from "vitest";
 import { createEventLog, type EventLogOptions, maxEvents } from "../../src/admin/events.ts";
+import { createLostRouters } from "../../src/mesh/fleet-watch.ts";
 import { specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
 
 const ends: (() => void)[] = [];
@@ -14,15 +15,22 @@ const keptMs = 900_000;
 async function start() {
   const scripted = await startScriptedFleet({ health: { intervalMs: 1_000 } });
   const { time, fleet } = scripted;
+  const lost = createLostRouters(time.clock);
   const seen = {
     members: [] as readonly Member[],
     owner: undefined as string | undefined,
     reload: undefined as ReturnType<EventLogOptions["lastReload"]>,
     isDraining: false,
+    /** In place of the list that the members give. */
+    lost: undefined as ReturnType<EventLogOptions["lost"]> | undefined,
   };
   const log = createEventLog({
     ...{ router: "r1", fleet, keptMs, ...time },
     members: () => seen.members,
+    lost: () => {
+      lost.update(seen.members.map((each) => ({ ...each, address: null })));
+      return seen.lost ?? lost.list();
+    },
     ownerOf: () => seen.owner,
     lastReload: () => seen.reload,
     isDraining: () => seen.isDraining,
@@ -79,6 +87,20 @@ test("routers join, drain, restart, leave and are lost, once each", async () => 
   expect(next()).toEqual(["router_lost r3"]);
 });
 
+// Symptom: a lost router had one time in its row and another one in the log. Mechanism: each looked at the members by itself.
+test("a lost router has the time of the list of lost routers, and is sent to those who have asked since", async () => {
+  const { seen, log, time, next } = await start();
+  const sinceMs = time.clock.wallMs();
+  expect(next()).toEqual([]);
+  const askedMs = time.clock.wallMs();
+  seen.lost = [{ router: "r2", sinceMs }];
+  expect(next()).toEqual(["router_lost r2"]);
+  expect(log.since(askedMs)).toEqual([{ kind: "router_lost", subject: "r2", detail: "", atMs: sinceMs }]);
+  expect(next()).toEqual([]);
+  seen.lost = [{ router: "r2", sinceMs: sinceMs + 1 }];
+  expect(next()).toEqual(["router_lost r2"]);
+});
+
 test("another router that reads an engine's events has taken over, even if nobody read them in between", async () => {
   const { apply, seen, next } = await start();
   await apply(specOf("e1"));
@@ -125,7 +147,13 @@ test("engines and routers that are there when a router starts are no events, the
   const members = [member("r2")];
   const log = createEventLog({
     ...{ router: "r1", fleet: scripted.fleet, keptMs, ...scripted.time },
-    ...{ members: () => members, ownerOf: () => undefined, lastReload: () => undefined, isDraining: () => false },
+    ...{
+      members: () => members,
+      lost: () => [],
+      ownerOf: () => undefined,
+      lastReload: () => undefined,
+      isDraining: () => false,
+    },
   });
   ends.push(() => log.stop());
   scripted.answers["e2"] = { "/health": "refused" };

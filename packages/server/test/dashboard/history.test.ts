@@ -16,11 +16,11 @@ function start() {
     since: (afterMs: number) => [{ atMs: afterMs, kind: "router_started", subject: "r", detail: "" } as const],
   };
   const history = createHistory({ metrics, waiting: () => waiting, takeEventLagMs: () => lagMs, events, ...time });
-  const finish = (firstByteMs: number, outcome: RequestOutcome = "answered", goodput?: Goodput): void =>
+  const finish = (firstByteMs: number, outcome: RequestOutcome = "answered", goodput?: Goodput, status = 200): void =>
     metrics.finished(
       "chat",
       {
-        ...{ requestId: "r", model: "m", status: 200, outcome, error: undefined, engine: "e", attempts: 1 },
+        ...{ requestId: "r", model: "m", status, outcome, error: undefined, engine: "e", attempts: 1 },
         ...{ durationMs: 1_000, promptTokens: 100, completionTokens: 1, cachedTokens: 25 },
       },
       firstByteMs,
@@ -42,7 +42,7 @@ test("a point each second has what happened since the one before, and nothing wh
   const { firstByteP50Ms, firstByteP99Ms, atMs, nowMs, events, ...more } = history.report(0);
   expect(events).toEqual([{ atMs: 0, kind: "router_started", subject: "r", detail: "" }]);
   expect(more).toEqual({
-    ...{ requestsPerS: [8, 0], refusedPerS: [2, 0], failedPerS: [1, 0], cutPerS: [1, 0] },
+    ...{ requestsPerS: [8, 0], refusedPerS: [2, 0], limitedPerS: [0, 0], failedPerS: [1, 0], cutPerS: [1, 0] },
     ...{ promptTokensPerS: [800, 0], cachedTokensPerS: [200, 0], outputTokensPerS: [8, 0] },
     ...{ waiting: [3, 0], eventLagMs: [12, null] },
     ...{ metPerS: [0, 0], missedPerS: [0, 0], tpotP50Ms: [null, null], tpotP99Ms: [null, null] },
@@ -68,6 +68,14 @@ test("requests that met their objectives and that missed them are of the second 
   expect(goodput).toEqual([{ model: "m", class: "chat", met: 2, missed: 2, ttftMs: 2_000, tpotMs: 50 }]);
   expect([metPerS, missedPerS]).toEqual([[2], [2]]);
   expect(Math.abs(tpotP50Ms[0]! / 20 - 1)).toBeLessThan(0.026);
+});
+
+// Symptom: one figure for requests at a limit and for those that no engine took, with advice for one of the two.
+test("requests refused with 429 are counted apart from those refused with 503", () => {
+  const { time, history, finish } = start();
+  for (const status of [429, 429, 503]) finish(Number.NaN, "refused", undefined, status);
+  time.advance(historyStepMs);
+  expect(history.report(0)).toMatchObject({ refusedPerS: [3], limitedPerS: [2] });
 });
 
 test("whoever has points already gets those that came since", () => {

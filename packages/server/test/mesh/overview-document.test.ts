@@ -103,6 +103,22 @@ test("a section of exactly the bound is shown, one byte more is replaced by a no
   expect(shown(reader)).toEqual({ engines: { tooLarge: true, sizeBytes: maxOverviewSectionBytes + 1 } });
 });
 
+test("a list of exactly the bound is whole, of one that is longer the first entries that fit are kept, and then it goes on", () => {
+  const { time, overview } = makeOverview();
+  const reader = follow(overview);
+  const entries = Array.from({ length: 64 }, () => "x".repeat(1_021));
+  // 64 entries of 1,023 bytes with 63 commas and two brackets are one byte more than fit.
+  const fitting = [...entries.slice(1), "x".repeat(1_020)];
+  overview.set({ engines: fitting });
+  expect(shown(reader)).toEqual({ engines: fitting });
+  time.advance(overviewIntervalMs);
+  overview.set({ engines: entries });
+  expect(shown(reader)).toEqual({ engines: entries.slice(1) });
+  time.advance(overviewIntervalMs);
+  overview.set({ engines: ["short"] });
+  expect(shown(reader)).toEqual({ engines: ["short"] });
+});
+
 test("a reader of an earlier epoch takes over what the later one says, whatever it held", () => {
   const first = makeOverview(epoch);
   const reader = follow(first.overview);

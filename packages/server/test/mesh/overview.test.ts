@@ -20,7 +20,7 @@ const self: Partial<MeshDescription> = {
 const member = { router: "r2", state: "alive", isLinked: true, isDraining: false, address: "b:2", lagMs: 3 };
 
 const noTraffic = {
-  ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0 },
+  ...{ requests: 0, answered: 0, refused: 0, failed: 0, cut: 0, cancelled: 0, limited: 0 },
   ...{ promptTokens: 0, cachedTokens: 0, completionTokens: 0 },
   ...{ firstBytes: 0, firstByteS: 0, met: 0, missed: 0, streams: 0, tpotS: 0 },
 };
@@ -246,7 +246,7 @@ test("128 engines are listed, one more is not", async () => {
 
 // Symptom: a fleet of many engines with ranks had an empty page. Mechanism: its section was longer than one may be, and was
 // replaced as a whole.
-test("engines with many ranks are listed as far as they fit, and in the section of load the same ones", async () => {
+test("engines with many ranks are listed as far as they fit, and in the section of load as many at least", async () => {
   const { apply, refresh, texts } = await startOverview();
   await apply(...Array.from({ length: 128 }, (_, at) => specOf(`engine-${1_000 + at}`, { ranks: 8 })));
   await refresh();

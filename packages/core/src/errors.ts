@@ -90,6 +90,15 @@ export const errorCatalogue = {
     "No router has a decision for this request id.",
     "Use `x-request-id` of an answer. Each router keeps its latest 16,384 decisions until it exits.",
   ),
+  engine_not_allowed: {
+    ...request(403, "The engine's host may not be added.", "Add its address, network or name to `rollouts.allow`."),
+    type: "permission_error",
+  },
+  engine_not_named: request(
+    400,
+    "The call differs per engine, and names none.",
+    "Name one in the header `x-espalier-engine`, by id or URL, and send the call once per engine.",
+  ),
   engine_not_found: request(404, "No engine has this id.", "List the engines with GET /admin/engines."),
   engine_exists: request(
     409,

@@ -64,6 +64,7 @@ import { Overflow } from "./overflow/overflow.ts";
 import { poolTargets } from "./prefix/engine-feeds.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { createSplitParts } from "./request/split-parts.ts";
+import { createEngineControl } from "./rollouts/engine-control.ts";
 import type { RouterContext } from "./router-context.ts";
 import { createAdmissionParts, watchMemory } from "./routing/admission-parts.ts";
 import { createPools, type Pools, poolRules } from "./routing/pools.ts";
@@ -117,8 +118,11 @@ export function createContext(
   const inFlight = { count: 0, bodyBytes: 0 };
   const learning = createFleetLearning({ channel: mesh?.replica.notes, clock, scheduler, meter });
   const credits = createSharedCredits({ channel: mesh?.replica.notes, clock, scheduler, meter });
-  const table = mesh ? createSharedTable(mesh.replica.registry) : createLocalTable();
+  const tableOf = (source: "operator" | "rollouts") =>
+    mesh ? createSharedTable(mesh.replica.registry, source) : createLocalTable();
+  const table = tableOf("operator");
   const sources = createEngineSources({ ...ports, config, table, fleet });
+  const engineControl = createEngineControl({ table: tableOf("rollouts"), fleet, clock });
   const onChange = (now: CompiledConfig): void => {
     settings = sharedSettings(now);
     mesh?.reconfigure({ mesh: now.mesh, settings });
@@ -135,7 +139,14 @@ export function createContext(
     ...{ tracing, tracer: tracing ?? silentTracer, sources, objectives: sources.requestTables },
     ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, credits },
     ...{ decisionLog, recorder: createRecorder({ clock, random }) },
-    ...{ fleet, prefix, index, proxy, mesh },
+    ...{ fleet, prefix, index, proxy, mesh, controlHttp: http, engineControl },
+    operators: {
+      add: sources.operators.add,
+      remove(id) {
+        sources.operators.remove(id);
+        engineControl.forget(id);
+      },
+    },
     hooks: createHookCalls(hooksOf(dependencies), { scheduler, meter, warn }),
     checkIdentity: dependencies.auth && createIdentityCheck(dependencies.auth, { scheduler, warn }),
     release: () => ({ version, settings: settingsDigest(settings) }),
@@ -150,7 +161,7 @@ export function createContext(
     exchange: createExchangeParts(config, proxy, ports),
     adapterLoader: new AdapterLoader({ ...config.models, use: adapterUse, fleet, http, clock, logger, meter }),
     admission: createAdmissionParts({
-      ...{ config: config.admission, clock, scheduler, meter },
+      ...{ config: config.admission, minHoldMs: config.rollouts?.holdMs ?? 0, clock, scheduler, meter },
       ...{ others: mesh?.load, usage: mesh?.replica.usage },
     }),
     overflow: new Overflow({

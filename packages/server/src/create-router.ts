@@ -30,6 +30,7 @@ import { createConnectionLimit, createListener } from "./lifecycle/listener.ts";
 import type { Readiness } from "./lifecycle/readiness.ts";
 import { createReadyGauge, readyWithinMs, untilReady } from "./lifecycle/readiness.ts";
 import type { ConfigSource, Reloader, ReloadOutcome } from "./lifecycle/reloader.ts";
+import { createRolloutsFront, whileServing } from "./rollouts/rollouts-front.ts";
 import type { RouterContext } from "./router-context.ts";
 import { createScaleParts } from "./scale/scale-parts.ts";
 import { createMetrics, type Metrics } from "./telemetry/index.ts";
@@ -89,6 +90,8 @@ export interface Router extends Startable {
   readonly url: string;
   /** URL for operators; empty before the start. */
   readonly adminUrl: string;
+  /** URL for RL frameworks; null without `rollouts.port`, and empty before the start. */
+  readonly rolloutsUrl: string | null;
   /** Its address in the mesh; null without one. Known after the start. */
   readonly meshAddress: string | null;
   /** Where gateways reach it as their endpoint picker; null when it is none. Known after the start. */
@@ -117,7 +120,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   const { config, logger, group, clock = systemClock, scheduler = systemScheduler } = dependencies;
   const metrics = createMetrics();
   const context = createContext(dependencies, metrics.meter, {
-    servers: () => [data.app.server],
+    servers: () => [data, rollouts].flatMap((listener) => listener?.app.server ?? []),
     closePicker: () => picker?.drain(),
   });
   const { fleet, drain, proxy, prefix, mesh, learning, credits, live, reloader, sources, tracing, overload, overflow } =
@@ -139,6 +142,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
 
   const dataApp = createDataPlaneApp(context, readiness);
   const data = createListener(dataApp, { ...config.listen, isShared: true });
+  const rollouts = createRollouts(context, config, metrics.meter);
   const dashboard = createDashboardParts({
     ...{ config, context, readiness, clock, scheduler, logger, meter: metrics.meter },
     page: dependencies.dashboard,
@@ -158,7 +162,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   });
   const scale = createScaleParts(config.scale, context, metrics.meter);
   const adminApp = createAdminApp({
-    ...{ fleet, logger, readiness, operators: sources.operators },
+    ...{ fleet, logger, readiness, operators: context.operators },
     renderMetrics: createMetricsPage(metrics, readiness),
     status: () =>
       statusOf(context, readiness(), {
@@ -182,6 +186,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   });
   dashboard.serveDocuments(adminApp.server);
   context.connections.watch(dataApp.server, config.listen.tls !== undefined);
+  if (rollouts) context.connections.watch(rollouts.app.server, config.rollouts?.tls !== undefined);
   boundOperators(context, dependencies, metrics.meter, adminApp.server);
   const admin = createListener(adminApp, { ...config.admin, isShared: false });
   const certificates = createRouterCertificates({
@@ -189,6 +194,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       config,
       data: data.app,
       admin: adminApp,
+      rollouts: rollouts?.app,
       mesh,
       picker,
       scaler: scale.scaler,
@@ -209,6 +215,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
       ...(overflow.backends.length > 0 ? [overflow] : []),
       context.largeBodies,
       ...[admin, past, dashboard, warmUp, ...untilServing(dependencies, context, warmUp, scheduler), data],
+      ...(rollouts ? [rollouts] : []),
       ...[...(picker ? [picker] : []), scale, certificates],
     ]),
     get url() {
@@ -216,6 +223,9 @@ export function createRouter(dependencies: RouterDependencies): Router {
     },
     get adminUrl() {
       return admin.url;
+    },
+    get rolloutsUrl() {
+      return rollouts?.url ?? null;
     },
     get meshAddress() {
       return mesh?.address ?? null;
@@ -233,6 +243,14 @@ export function createRouter(dependencies: RouterDependencies): Router {
     reload,
     drain,
   };
+}
+
+/** The listener for RL frameworks. */
+function createRollouts(context: RouterContext, { rollouts: settings }: CompiledConfig, meter: Meter) {
+  if (!settings) return undefined;
+  const front = createRolloutsFront({ settings, context, meter });
+  const app = createDataPlaneApp(context, () => whileServing(context), front);
+  return createListener(app, { ...settings, isShared: true });
 }
 
 /** Delays the listener until the router is ready, if clients can go elsewhere meanwhile. */

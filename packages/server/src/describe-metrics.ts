@@ -8,6 +8,7 @@ import { createContext } from "./create-context.ts";
 import { createPickerMeters } from "./endpoint-picker/picker-parts.ts";
 import { createTlsMeters } from "./lifecycle/certificates.ts";
 import { createReadyGauge } from "./lifecycle/readiness.ts";
+import { createControlMeter } from "./rollouts/fan-out.ts";
 import { createScaleParts } from "./scale/scale-parts.ts";
 import { createMetrics, type MetricInfo } from "./telemetry/index.ts";
 import { createSpanMeters } from "./tracing/index.ts";
@@ -29,6 +30,7 @@ export function describeMetrics(): readonly MetricInfo[] {
   createFeedReaderMeters(meter);
   createSpanMeters(meter);
   createPickerMeters(meter);
+  createControlMeter(meter);
   return describe();
 }
 

@@ -1,4 +1,4 @@
-import type { Clock, Logger, Random, Scheduler, Tracer } from "@espalier/core";
+import type { Clock, HttpClient, Logger, Random, Scheduler, Tracer } from "@espalier/core";
 import type { Proxy as EngineProxy, Fleet, InferenceTables } from "@espalier/engines";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import type {
@@ -22,6 +22,7 @@ import type { HookCalls } from "./extensions/hooks.ts";
 import type { LargeBodies } from "./large-bodies/large-bodies.ts";
 import type { DescriptorShares } from "./lifecycle/descriptors.ts";
 import type { Drain } from "./lifecycle/drain.ts";
+import type { EngineSources } from "./lifecycle/engine-sources.ts";
 import type { ConnectionLimit } from "./lifecycle/listener.ts";
 import type { LiveConfig } from "./lifecycle/live-config.ts";
 import type { Overload } from "./lifecycle/overload.ts";
@@ -31,6 +32,7 @@ import type { Overflow } from "./overflow/overflow.ts";
 import type { PrefixParts } from "./prefix/prefix-parts.ts";
 import type { ExchangeParts } from "./request/exchange.ts";
 import type { SplitParts } from "./request/split-parts.ts";
+import type { EngineControl } from "./rollouts/engine-control.ts";
 import type { AdmissionParts } from "./routing/admission-parts.ts";
 import type { Pools } from "./routing/pools.ts";
 
@@ -47,6 +49,12 @@ export interface RouterContext {
   readonly objectives: Pick<InferenceTables, "priorityOf" | "priorities">;
   readonly fleet: Fleet;
   readonly proxy: EngineProxy;
+  /** For control traffic to engines, with their key. */
+  readonly controlHttp: HttpClient;
+  /** For operators, and RL frameworks, who add and remove engines. */
+  readonly operators: EngineSources["operators"];
+  /** What RL frameworks did to engines. */
+  readonly engineControl: EngineControl;
   /** Shared by all attempts at engines. */
   readonly exchange: ExchangeParts & {
     /** Statuses after which another engine is tried; 429 is one. */

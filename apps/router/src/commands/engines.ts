@@ -28,10 +28,17 @@ const columns: readonly TableColumn<Engine>[] = [
 ];
 
 /** The state of an engine, and what else keeps requests from it. */
-export function stateText({ state, draining, targets }: Pick<Engine, "state" | "draining" | "targets">): string {
+export function stateText({
+  state,
+  draining,
+  paused,
+  targets,
+}: Pick<Engine, "state" | "draining" | "paused" | "targets">): string {
   const asleep = targets.filter((target) => target.asleep).length;
   const sleep = asleep === targets.length ? ["asleep"] : [`${asleep} of ${targets.length} ranks asleep`];
-  return [state, ...(draining ? ["draining"] : []), ...(asleep > 0 ? sleep : [])].join(", ");
+  return [state, ...(draining ? ["draining"] : []), ...(paused ? ["paused"] : []), ...(asleep > 0 ? sleep : [])].join(
+    ", ",
+  );
 }
 
 const regionColumn: TableColumn<Engine> = { header: "region", value: ({ region }) => region ?? undefined };

@@ -182,8 +182,15 @@ function outliveRejections(logger: Logger): void {
   );
 }
 
-function logListening({ url, adminUrl, meshAddress, picker, config }: Router, logger: Logger): void {
-  logger.info("listening", { url, adminUrl, meshAddress, picker: picker?.address, policy: config.policy.name });
+function logListening({ url, adminUrl, rolloutsUrl, meshAddress, picker, config }: Router, logger: Logger): void {
+  const addresses = {
+    url,
+    adminUrl,
+    ...(rolloutsUrl !== null && { rolloutsUrl }),
+    meshAddress,
+    picker: picker?.address,
+  };
+  logger.info("listening", { ...addresses, policy: config.policy.name });
 }
 
 /** Reports to the parent, or the user, where it serves. @param routers in order */

@@ -22,10 +22,11 @@ export function checkMachine(node: string, openFiles: number): readonly Check[] 
 /** Whether the ports of the listeners are free here. @param running the URL of the router that has them already */
 export async function checkPorts(config: CompiledConfig, running: string | undefined): Promise<readonly Check[]> {
   if (running !== undefined) return [tick("ports", "", `in use by the running router at ${running}`)];
-  const { listen, admin, mesh, endpointPicker: picker } = config;
+  const { listen, admin, rollouts, mesh, endpointPicker: picker } = config;
   const listeners = [
     { name: "listen", ...listen },
     { name: "admin", ...admin },
+    ...(rollouts ? [{ name: "rollouts", ...rollouts }] : []),
     ...(mesh.backend === "peers" ? [{ name: "mesh", host: mesh.host, port: mesh.port }] : []),
     ...(picker ? [{ name: "ext-proc", host: picker.host, port: picker.port }] : []),
     ...(picker ? [{ name: "ext-proc-health", host: picker.host, port: picker.healthPort }] : []),

@@ -37,6 +37,8 @@ interface BreakerDeps {
   readonly scheduler: Scheduler;
   readonly random: Random;
   readonly options: BreakerOptions;
+  /** Whether failures do not count now. */
+  readonly isIgnoring?: () => boolean;
   /** Called after every change of state. */
   onChange(): void;
   /** The engine has answered a request. */
@@ -123,6 +125,10 @@ class EngineBreaker implements OwnedBreaker {
   }
 
   failed(reason: string): void {
+    if (this.#deps.isIgnoring?.()) {
+      this.released();
+      return;
+    }
     if (this.state === "half-open") this.#open(`trial failed: ${reason}`);
     else this.#count(true, reason);
   }

@@ -12,12 +12,22 @@ export type FetchOutcome = (typeof fetchOutcomes)[number];
 
 /**
  * `local`: this router could open no connection at all. `late`: the event loop was late, so that the timeout may be this
- * router's own fault. `busy`: a timeout of an engine that meanwhile answered requests.
+ * router's own fault. `busy`: a timeout of an engine that meanwhile answered requests. `paused`: an RL framework paused it.
  */
-export const fetchOutcomes = ["ok", "status", "timeout", "unreachable", "protocol", "local", "late", "busy"] as const;
+export const fetchOutcomes = [
+  "ok",
+  "status",
+  "timeout",
+  "unreachable",
+  "protocol",
+  "local",
+  "late",
+  "busy",
+  "paused",
+] as const;
 
 /** Outcomes that do not count against the engine. */
-const ownOutcomes = ["local", "late", "busy"] as const satisfies readonly FetchOutcome[];
+const ownOutcomes = ["local", "late", "busy", "paused"] as const satisfies readonly FetchOutcome[];
 
 export type OwnOutcome = (typeof ownOutcomes)[number];
 

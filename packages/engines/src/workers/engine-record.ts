@@ -32,6 +32,8 @@ export interface EngineRecord {
   readonly stateSinceWallMs: number;
   /** Set by an operator: finish what runs, take nothing new. */
   readonly draining: boolean;
+  /** Whether an RL framework paused it, or released its memory. Neither its failures nor its health checks count then. */
+  readonly isPaused: boolean;
   readonly role: EngineRole;
   /** Relative share of traffic, above 0. */
   readonly weight: number;
@@ -86,10 +88,11 @@ export const targetExclusions = [
   "half_open",
   "cooldown",
   "asleep",
+  "paused",
 ] as const;
 /**
  * `half_open`: the trial request of its circuit breaker is in flight. `cooldown`: it answered with `Retry-After`. `asleep`: its
- * metrics say so, and it answers no request until it is awake.
+ * metrics say so, and it answers no request until it is awake. `paused`: an RL framework paused it through a router.
  */
 export type TargetExclusion = (typeof targetExclusions)[number];
 

@@ -33,7 +33,17 @@ import { createTargetAdapters, type OwnedTargetAdapters } from "./target-adapter
 import { createTargetLoad, type TargetLoad } from "./target-load.ts";
 
 /** What changed about an engine. */
-export type EngineChange = "state" | "spec" | "models" | "draining" | "breaker" | "cooldown" | "restarted" | "asleep";
+export type EngineChange =
+  | "state"
+  | "spec"
+  | "models"
+  | "draining"
+  | "breaker"
+  | "cooldown"
+  | "restarted"
+  | "asleep"
+  | "paused"
+  | "emptied";
 
 export interface EngineDeps {
   readonly clock: Clock;
@@ -67,6 +77,7 @@ export class Engine implements EngineRecord {
   stateReason = "new";
   stateSinceWallMs: number;
   draining = false;
+  isPaused = false;
   models: readonly ServedModel[] | undefined;
   health: EngineHealth = { lastOutcome: undefined, consecutiveFailures: 0, consecutiveSuccesses: 0 };
   /** Whether its breaker is overruled; see `overruledEngines`. Panic mode sets it. */
@@ -115,6 +126,7 @@ export class Engine implements EngineRecord {
       options: options.breaker,
       onChange: onBreaker,
       onSuccess,
+      isIgnoring: () => this.isPaused,
     });
     this.targets = indices.map((index, rank) => new RankTarget(this, index, rank, deps));
     this.meters = this.#newMeters();
@@ -146,7 +158,7 @@ export class Engine implements EngineRecord {
     const { wait } = this;
     this.meters.wait(wait);
     this.meters.pace(this.pace);
-    if (!Number.isNaN(wait.unresponsiveMs)) this.breaker.trip("unresponsive: no output");
+    if (!Number.isNaN(wait.unresponsiveMs) && !this.isPaused) this.breaker.trip("unresponsive: no output");
   }
 
   answersRequests(): void {
@@ -271,6 +283,21 @@ export class Engine implements EngineRecord {
     this.draining = draining;
     this.logger.info("engine draining changed", { draining });
     this.#deps.onChange("draining", this);
+  }
+
+  setPaused(isPaused: boolean): void {
+    if (this.isPaused === isPaused) return;
+    this.isPaused = isPaused;
+    // Its silence until now says nothing.
+    if (!isPaused) this.answersRequests();
+    this.logger.info(isPaused ? "engine paused" : "engine resumed");
+    this.#deps.onChange("paused", this);
+  }
+
+  /** Its weights are others now, or its caches were emptied. */
+  voidCaches(): void {
+    this.logger.info("engine caches void");
+    this.#deps.onChange("emptied", this);
   }
 
   /** Whether a cooldown that it asked for is still running. */
@@ -414,9 +441,10 @@ class RankTarget implements Target {
   }
 
   get exclusion(): TargetExclusion | undefined {
-    const { state, draining, breaker, isOverruled, isTried, isCoolingDown } = this.engine;
+    const { state, draining, isPaused, breaker, isOverruled, isTried, isCoolingDown } = this.engine;
     if (state !== "up" && !isTried) return state;
     if (this.signals.awake === 0) return "asleep";
+    if (isPaused) return "paused";
     if (draining) return "draining";
     if (!breaker.allows && !isOverruled) return breaker.state === "open" ? "circuit_open" : "half_open";
     return isCoolingDown ? "cooldown" : undefined;

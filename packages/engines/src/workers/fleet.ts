@@ -79,6 +79,10 @@ export interface Fleet extends Startable {
    * @returns false when no engine has this id
    */
   setDraining(id: EngineId, draining: boolean): boolean;
+  /** Takes an engine out of use without calling it failed, or back into use. It outlasts changes of its spec. */
+  setPaused(id: EngineId, isPaused: boolean): void;
+  /** What is believed to be in an engine's caches is so no longer. */
+  voidCaches(id: EngineId): void;
   /**
    * Reads the list of models of one engine again, or those of all engines: an answer has shown that it may be wrong. An
    * engine is asked at most every two seconds, and not at all where discovery names its models.
@@ -206,6 +210,14 @@ class EngineFleet implements Fleet {
     const engine = this.#active.get(id);
     engine?.setDraining(draining);
     return engine !== undefined;
+  }
+
+  setPaused(id: EngineId, isPaused: boolean): void {
+    this.#active.get(id)?.setPaused(isPaused);
+  }
+
+  voidCaches(id: EngineId): void {
+    this.#active.get(id)?.voidCaches();
   }
 
   async refreshModels(id?: EngineId): Promise<void> {

@@ -19,6 +19,7 @@ const whyIgnored: Readonly<Record<OwnOutcome, string>> = {
   local: "connection limit of this router",
   late: "event loop delay",
   busy: "the engine answers requests",
+  paused: "the engine is paused",
 };
 
 /** Probes the engine's health and moves it between `starting`, `unreachable`, `up` and `down`. */
@@ -53,7 +54,8 @@ export function createHealthProbe(
     if (!isCurrent()) return 0;
     engine.measure();
     const isBusy = fetched.outcome === "timeout" && engine.lastAnswerMs > startedMs;
-    const outcome = isBusy ? "busy" : fetched.outcome;
+    const isFailed = fetched.outcome !== "ok";
+    const outcome = isFailed && engine.isPaused ? "paused" : isBusy ? "busy" : fetched.outcome;
     if (isOwnOutcome(outcome)) {
       engine.meters.probe(outcome);
       engine.logger.debug("health probe ignored", { url: engine.url, reason: whyIgnored[outcome] });

@@ -85,7 +85,7 @@ export function createPanicMode({ logger, options, pools, has }: PanicModeDeps):
 /**
  * The engines whose circuit breakers are overruled, because those of too many engines of a model are open. Some other
  * failure is then more likely, and the remaining engines could not take the load of all. Engines that are down,
- * drained or asleep do not count. Nor does a model's only engine, which cannot be compared with others.
+ * drained, paused or asleep do not count. Nor does a model's only engine, which cannot be compared with others.
  *
  * @param pools targets of each model
  * @param maxShare largest share, 0 to 1, of those engines of a model that breakers may exclude
@@ -94,7 +94,9 @@ function overruledEngines(pools: Pools, maxShare: number): ReadonlySet<EngineRec
   const overruled = new Set<EngineRecord>();
   for (const [, targets] of pools) {
     const engines = targets.filter(({ rank }) => rank === 0).map(({ engine }) => engine);
-    const able = engines.filter((engine) => engine.state === "up" && !engine.draining && !isEngineAsleep(engine));
+    const able = engines.filter(
+      (engine) => engine.state === "up" && !engine.draining && !engine.isPaused && !isEngineAsleep(engine),
+    );
     const ejected = able.filter(({ breaker }) => breaker.state !== "closed");
     if (able.length < 2 || ejected.length <= maxShare * able.length) continue;
     for (const engine of ejected) overruled.add(engine);
@@ -117,7 +119,7 @@ interface HealthPanic {
 /**
  * The models with too few engines up. When health checks fail at most engines at once, the checks or the network are
  * likelier to be broken than that many engines, and the few that are left could not take the load of all. Engines that
- * were never up, drained ones and sleeping ones do not count. Nor does a model's only engine, which cannot be compared with others.
+ * were never up, drained, paused and sleeping ones do not count. Nor does a model's only engine, which cannot be compared with others.
  *
  * @param pools targets of each model
  * @param threshold share of a model's engines, 0 to 1, that must be up; 0 turns panic mode off
@@ -136,4 +138,4 @@ function findHealthPanic(pools: Pools, threshold: number): HealthPanic {
 }
 
 const isJudged = (engine: EngineRecord): boolean =>
-  (engine.state === "up" || engine.state === "down") && !engine.draining && !isEngineAsleep(engine);
+  (engine.state === "up" || engine.state === "down") && !engine.draining && !engine.isPaused && !isEngineAsleep(engine);

@@ -202,10 +202,11 @@ function reasonsOf(
   { key, engine, exclusion: why }: Target,
   { admission, onlyEngine, assignedRoleOf }: ExcludedReasons,
 ): readonly string[] {
-  const { state, stateReason, draining, breaker, isOverruled, isTried, isCoolingDown, role, id } = engine;
+  const { state, stateReason, draining, isPaused, breaker, isOverruled, isTried, isCoolingDown, role, id } = engine;
   const reasons: string[] = [];
   if (state !== "up" && !isTried) reasons.push(`${state}: ${stateReason}`);
   if (why === "asleep") reasons.push("asleep, by its metrics");
+  if (isPaused) reasons.push("paused by an RL framework");
   if (draining) reasons.push("drained by an operator");
   if (!breaker.allows && !isOverruled) reasons.push(`circuit breaker ${breaker.state}: ${breaker.reason}`);
   if (isCoolingDown) reasons.push("in cooldown after an answer with Retry-After");

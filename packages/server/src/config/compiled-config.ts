@@ -23,6 +23,9 @@ export type EndpointPickerConfig = NonNullable<Settings["endpointPicker"]>;
 /** How many engines the load needs, and the listener of the external scaler: none without a port. */
 export type ScaleConfig = Settings["scale"];
 
+/** The listener for RL frameworks. */
+export type RolloutsConfig = NonNullable<Settings["rollouts"]>;
+
 /** A pool of KV blocks outside the engines, and which engines use it. It has one stream of events. */
 export type KvPoolConfig = Settings["kvPools"][number];
 

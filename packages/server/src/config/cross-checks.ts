@@ -7,6 +7,7 @@ import { checkEngines } from "./sections/engines.ts";
 import { checkMesh } from "./sections/mesh.ts";
 import { checkOverflow } from "./sections/overflow.ts";
 import { policyNameExpected, policyOptions } from "./sections/policies.ts";
+import { checkRollouts } from "./sections/rollouts.ts";
 import { checkTracing } from "./sections/tracing.ts";
 
 /**
@@ -23,9 +24,10 @@ export function crossCheck(
   // What plugins bring is known when they are loaded.
   const isPolicy: IsPolicy = (name) => tree.plugins.length > 0 || customPolicies.includes(name);
   const checks: readonly (readonly [readonly (keyof ConfigTree)[], () => Problem[]])[] = [
-    [["listen", "admin", "endpoint-picker", "scale"], () => checkListeners(tree)],
-    [["processes", "listen", "admin", "endpoint-picker", "mesh", "kv-events"], () => checkProcesses(tree)],
+    [["listen", "admin", "endpoint-picker", "scale", "rollouts"], () => checkListeners(tree)],
+    [["processes", "listen", "admin", "endpoint-picker", "mesh", "kv-events", "rollouts"], () => checkProcesses(tree)],
     [["admin"], () => checkAdmin(tree)],
+    [["rollouts"], () => checkRollouts(tree)],
     [["api-keys"], () => checkApiKeys(tree)],
     [["engines"], () => checkEngines(tree.engines, ["engines"])],
     [["discovery"], () => checkDiscovery(tree)],
@@ -47,7 +49,7 @@ export function crossCheck(
 }
 
 /** Two listeners at one port: found here for a clear message, before the second one fails to start. */
-function checkListeners({ listen, admin, scale, "endpoint-picker": picker }: ConfigTree): Problem[] {
+function checkListeners({ listen, admin, scale, rollouts, "endpoint-picker": picker }: ConfigTree): Problem[] {
   const health = { path: ["endpoint-picker", "health-port"], host: picker.host, port: picker["health-port"] };
   const listeners = [
     { path: ["listen", "port"], host: listen.host, port: listen.port },
@@ -56,6 +58,7 @@ function checkListeners({ listen, admin, scale, "endpoint-picker": picker }: Con
       ? []
       : [{ path: ["endpoint-picker", "port"], host: picker.host, port: picker.port }, health]),
     ...(scale.port === undefined ? [] : [{ path: ["scale", "port"], host: scale.host, port: scale.port }]),
+    ...(rollouts.port === undefined ? [] : [{ path: ["rollouts", "port"], host: rollouts.host, port: rollouts.port }]),
   ];
   return listeners.flatMap(({ path, host, port }, at) => {
     const other = listeners.slice(0, at).find((one) => port > 0 && one.port === port && areOneHost(one.host, host));
@@ -70,7 +73,7 @@ const maxPort = 65_535;
 
 /** Each process has its own admin and mesh port, counted up from those of the first process. */
 function checkProcesses(tree: ConfigTree): Problem[] {
-  const { processes, listen, admin, mesh, "endpoint-picker": picker } = tree;
+  const { processes, listen, admin, mesh, rollouts, "endpoint-picker": picker } = tree;
   const events = tree["kv-events"].listen;
   if (processes === 1) return [];
   const problems: Problem[] = [];
@@ -82,7 +85,10 @@ function checkProcesses(tree: ConfigTree): Problem[] {
   }
   // The number of processes with `auto` is known only at startup.
   if (processes === "auto") return problems;
-  const taken = [{ section: "listen", host: listen.host, first: listen.port, last: listen.port }];
+  const shared = { listen, rollouts };
+  const taken = Object.entries(shared).flatMap(([section, { host, port = 0 }]) =>
+    port === 0 ? [] : [{ section, host, first: port, last: port }],
+  );
   for (const [section, host, first] of [
     ["admin", admin.host, admin.port],
     ["endpoint-picker", picker.host, picker.port === undefined ? 0 : picker["health-port"]],

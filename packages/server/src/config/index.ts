@@ -9,6 +9,7 @@ export type {
   KvPoolConfig,
   ListenerTls,
   PoolConfig,
+  RolloutsConfig,
   ScaleConfig,
   TokenizerConfig,
 } from "./compiled-config.ts";

@@ -20,6 +20,7 @@ import {
 import { mesh } from "./sections/mesh.ts";
 import { overflow } from "./sections/overflow.ts";
 import { kvEvents, kvPools, prefix, tokenize, tokenizers } from "./sections/prefix-cache.ts";
+import { rollouts } from "./sections/rollouts.ts";
 import { disaggregation, forwardPaths, models, plugins, policy, pools, sessionKey } from "./sections/routing.ts";
 import { slo } from "./sections/slo.ts";
 import { tracing } from "./sections/tracing.ts";
@@ -35,6 +36,7 @@ export const configSchema = section("Configuration of Espalier.", {
   admin,
   "endpoint-picker": endpointPicker,
   scale,
+  rollouts,
   "api-keys": apiKeys,
   cors,
   engines,

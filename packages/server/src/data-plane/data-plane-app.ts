@@ -5,7 +5,7 @@ import { type ApiFamily, endpoints } from "@espalier/api";
 import { asEspalierError, EspalierError, systemAfterPoll } from "@espalier/core";
 import type { FastifyHttpOptions, FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import fastify from "fastify";
-import { httpsOptions, readTls } from "../lifecycle/certificates.ts";
+import { httpsOptions, readTls, type TlsMaterial } from "../lifecycle/certificates.ts";
 import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
 import { headFault, originForm } from "../lifecycle/request-head.ts";
 import { closing, countRefusal } from "../request/answer-request.ts";
@@ -50,16 +50,29 @@ declare module "fastify" {
 /** Longer bodies of requests that nobody serves are not read. */
 const maxUnservedBytes = 65_536;
 
-/** The application that clients talk to. */
-export function createDataPlaneApp(context: RouterContext, readiness: () => Readiness): FastifyInstance {
-  const { listen, limits } = context.live.current;
+/** What one listener of the data plane has of its own. */
+export interface Front {
+  readonly tls: TlsMaterial | undefined;
+  /** Accepted in place of `api-keys`. */
+  readonly keys?: readonly ApiKey[] | undefined;
+  /** Registers routes beside those of the data plane, and guards them. Their requests are counted, and their bodies are bytes. */
+  readonly register?: (app: FastifyInstance) => void;
+}
+
+/** The application that clients talk to. @param front that of `listen` by default */
+export function createDataPlaneApp(
+  context: RouterContext,
+  readiness: () => Readiness,
+  front: Front = { tls: context.live.current.listen.tls && readTls(context.live.current.listen.tls) },
+): FastifyInstance {
+  const { limits } = context.live.current;
   const openAnswers = createOpenAnswers();
-  const app = createFastify(context, openAnswers);
+  const app = createFastify(context, openAnswers, front.tls);
   openAnswers.watch(app, (request) => leave(context, request));
   const acceptFirst = createAcceptFirst(context.clock, systemAfterPoll);
   acceptFirst.watch(app.server);
   answerExpectations(app, context);
-  if (!listen.tls) allowHalfClose(app.server, openAnswers, context.scheduler);
+  if (!front.tls) allowHalfClose(app.server, openAnswers, context.scheduler);
   app.decorateRequest("apiKeyName", undefined);
   app.decorateRequest("trace", undefined);
   app.decorateRequest("reservedBytes", 0);
@@ -89,17 +102,27 @@ export function createDataPlaneApp(context: RouterContext, readiness: () => Read
     done(headFault(request.raw, reply.raw));
   });
   registerProbes(app, readiness);
+  const { register } = front;
+  if (register) {
+    app.register(async (own) => {
+      own.addHook("onRequest", (request, _reply, done) => {
+        count(context, request);
+        done();
+      });
+      register(own);
+    });
+  }
   app.register(async (served) => {
     served.addHook("onRequest", (request, reply, done) => {
       const { checkIdentity } = context;
       if (!checkIdentity) {
-        enter(context, request, reply, done);
+        enter(context, front, request, reply, done);
         return;
       }
       checkIdentity(request)
         .then((name) => {
           request.apiKeyName = name;
-          enter(context, request, reply, done);
+          enter(context, front, request, reply, done);
         })
         .catch((thrown) => done(asEspalierError(thrown)));
     });
@@ -165,9 +188,13 @@ function answerExpectations(app: FastifyInstance, context: RouterContext): void 
 /** Longest path segment that can be a parameter: the id of a stored response. */
 const maxParamLength = 256;
 
-function createFastify(context: RouterContext, openAnswers: OpenAnswers): FastifyInstance {
+function createFastify(
+  context: RouterContext,
+  openAnswers: OpenAnswers,
+  tls: TlsMaterial | undefined,
+): FastifyInstance {
   const { random, live } = context;
-  const { listen, limits, timeouts } = live.current;
+  const { limits, timeouts } = live.current;
   const http = {
     maxHeaderSize: limits.maxHeaderBytes,
     // `headFault` checks this and reports it.
@@ -193,7 +220,7 @@ function createFastify(context: RouterContext, openAnswers: OpenAnswers): Fastif
       refuse(context, request, reply, fromFastifyError(error as never, context.logger, request.id));
     },
   };
-  const https = listen.tls && { ...http, ...httpsOptions(readTls(listen.tls)) };
+  const https = tls && { ...http, ...httpsOptions(tls) };
   // Node's HTTPS server implements the whole interface of its HTTP server, but fastify's types distinguish them.
   return fastify({ ...options, ...(https ? { https } : { http }) } as FastifyHttpOptions<Server>);
 }
@@ -201,6 +228,7 @@ function createFastify(context: RouterContext, openAnswers: OpenAnswers): Fastif
 /** Checks a request before its body is read, so that a refusal is cheap, and counts it. */
 function enter(
   context: RouterContext,
+  { keys }: Front,
   request: FastifyRequest,
   reply: FastifyReply,
   done: (error?: EspalierError) => void,
@@ -209,19 +237,22 @@ function enter(
     // The client left while its identity was checked: no end of its answer would be seen any more.
     if (reply.raw.destroyed) throw new EspalierError("client_closed");
     if (context.connections.isRejected(request.raw.socket)) throw new EspalierError("too_many_connections");
-    request.apiKeyName = admitHead(context, request);
+    request.apiKeyName = admitHead(context, request, keys);
     reserveDeclared(context, request);
   } catch (thrown) {
     done(asEspalierError(thrown));
     return;
   }
-  // Before its body is read, so that incoming bodies are bounded and a drain waits for them.
-  const { inFlight, metrics } = context;
-  metrics.inFlight(++inFlight.count);
-  request.isCounted = true;
+  count(context, request);
   // After the checks, so that unauthorised requests cannot fill the span queue.
   if (context.tracer.isOn && request.routeOptions.config.endpointId) request.trace = beginTrace(context, request);
   done();
+}
+
+/** Before the body is read, so that incoming bodies are bounded and a drain waits for them. */
+function count({ inFlight, metrics }: RouterContext, request: FastifyRequest): void {
+  metrics.inFlight(++inFlight.count);
+  request.isCounted = true;
 }
 
 /** The answer has ended. */
@@ -234,6 +265,7 @@ function leave(context: RouterContext, request: FastifyRequest): void {
 /**
  * Checks the head of a request: key, limits, and the kind of its body.
  *
+ * @param keys those of its listener, in place of `api-keys`
  * @returns the name of its API key; undefined when no keys are configured. With a `checkIdentity`, the name it has
  * @throws EspalierError for a request that is not admitted
  */
@@ -242,10 +274,11 @@ export function admitHead(
   request: Pick<FastifyRequest, "headers" | "method" | "apiKeyName"> & {
     readonly routeOptions: { readonly config?: { readonly anyBody?: boolean } };
   },
+  keys?: readonly ApiKey[],
 ): string | undefined {
   const { inFlight, overload } = context;
   const { apiKeys, limits } = context.live.current;
-  const keyName = context.checkIdentity ? request.apiKeyName : authenticate(apiKeys, request.headers);
+  const keyName = context.checkIdentity ? request.apiKeyName : authenticate(keys ?? apiKeys, request.headers);
   if (inFlight.count >= context.descriptors.requests) throw new EspalierError("out_of_descriptors");
   if (inFlight.count >= limits.maxConcurrentRequests) throw new EspalierError("overloaded");
   overload.admit();

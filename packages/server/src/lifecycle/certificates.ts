@@ -88,9 +88,13 @@ function check<Result>(path: string, use: () => Result): Result {
 }
 
 interface RouterCertificatesOptions {
-  readonly config: Pick<CompiledConfig, "listen" | "admin" | "endpointPicker" | "scale" | "mesh" | "engineTls">;
+  readonly config: Pick<
+    CompiledConfig,
+    "listen" | "admin" | "rollouts" | "endpointPicker" | "scale" | "mesh" | "engineTls"
+  >;
   readonly data: FastifyInstance;
   readonly admin: FastifyInstance;
+  readonly rollouts: FastifyInstance | undefined;
   readonly mesh: MeshParts | undefined;
   readonly picker: { setTls(tls: TlsMaterial): void } | undefined;
   readonly scaler: { setTls(tls: TlsMaterial): void } | undefined;
@@ -104,11 +108,12 @@ type SetEngineTls = (tls: TlsOptions) => void;
 
 /** Watches the certificates of a router's TLS listeners and of its connections to engines. */
 export function createRouterCertificates(options: RouterCertificatesOptions): Certificates {
-  const { config, data, admin, mesh, picker, scaler, setEngineTls, logger, scheduler, meter } = options;
+  const { config, data, admin, rollouts, mesh, picker, scaler, setEngineTls, logger, scheduler, meter } = options;
   const setMeshTls = mesh?.setTls;
   const users = [
     config.listen.tls && listenerUser("data", config.listen.tls, serverUse(data)),
     config.admin.tls && listenerUser("admin", config.admin.tls, serverUse(admin)),
+    config.rollouts?.tls && rollouts && listenerUser("rollouts", config.rollouts.tls, serverUse(rollouts)),
     config.endpointPicker?.tls && picker && listenerUser("picker", config.endpointPicker.tls, picker.setTls),
     config.scale.tls && scaler && listenerUser("scaler", config.scale.tls, scaler.setTls),
     config.mesh.tls && setMeshTls && listenerUser("mesh", config.mesh.tls, (tls) => setMeshTls({ ca: "", ...tls })),
@@ -157,7 +162,7 @@ function pathsOf({ certFile, keyFile, caFile }: Omit<CompiledConfig["engineTls"]
 
 /** A user of certificates: a listener, or the connections to engines. */
 interface TlsUser {
-  readonly name: "data" | "admin" | "picker" | "scaler" | "mesh" | "engines";
+  readonly name: "data" | "admin" | "rollouts" | "picker" | "scaler" | "mesh" | "engines";
   readonly files: readonly string[];
   /** @throws EspalierError `config_unreadable` */
   readonly read: () => ReadCertificates;

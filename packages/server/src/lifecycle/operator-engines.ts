@@ -116,8 +116,6 @@ export interface OperatorTable {
   onChange(listener: () => void): Cancel;
 }
 
-/** Marks entries of operators in the shared registry. */
-const source = "operator";
 /** Most entries at a router that shares nothing. */
 export const maxOperatorEngines = 10_000;
 
@@ -147,8 +145,8 @@ export function createLocalTable(): OperatorTable {
   };
 }
 
-/** Entries made at one router apply to all. */
-export function createSharedTable(registry: Registry): OperatorTable {
+/** Entries made at one router apply to all. @param source marks the table's entries in the shared registry */
+export function createSharedTable(registry: Registry, source: string): OperatorTable {
   return {
     entries: () => registry.engines().filter((said) => said.source === source),
     put(engine, value) {

@@ -178,7 +178,7 @@ function localHost(index: PrefixIndex, knowledge: PrefixKnowledge): FeedHost {
   return createLocalHost((target) => createLocalOutput(output, target.index));
 }
 
-/** Forgets engines that are gone, restarted or asleep. */
+/** Forgets engines that are gone, restarted or asleep, or whose caches are void. */
 function forgetWithFleet({ fleet, sharing }: PrefixPartsOptions, knowledge: PrefixKnowledge): () => void {
   return fleet.onChange((change, engine) => {
     if (change === "gone") {
@@ -189,9 +189,9 @@ function forgetWithFleet({ fleet, sharing }: PrefixPartsOptions, knowledge: Pref
       }
     }
     // The feed drops announced blocks itself; it may already know the new epoch. Sleep releases the cache.
-    if (change === "restarted" || change === "asleep") {
+    if (change === "restarted" || change === "emptied" || change === "asleep") {
       for (const { index, exclusion } of engine.targets) {
-        if (change === "restarted" || exclusion === "asleep") knowledge.forgetPlacements(index);
+        if (change !== "asleep" || exclusion === "asleep") knowledge.forgetPlacements(index);
       }
     }
   });

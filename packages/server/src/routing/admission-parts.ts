@@ -33,6 +33,8 @@ export interface AdmissionParts {
 
 interface AdmissionPartsOptions {
   readonly config: AdmissionConfig;
+  /** How long requests of every pool wait at least while no engine is up, in milliseconds. */
+  readonly minHoldMs: number;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly meter: Meter;
@@ -44,12 +46,13 @@ interface AdmissionPartsOptions {
 
 /** @throws RangeError for a configuration that was not checked */
 export function createAdmissionParts(options: AdmissionPartsOptions): AdmissionParts {
-  const { config, clock, scheduler, meter, others = noPeerLoad, usage } = options;
+  const { config, minHoldMs, clock, scheduler, meter, others = noPeerLoad, usage } = options;
   const queues = new WeakMap<PoolSettings, Admission<Target>>();
   const { meters, counts } = countClasses(createAdmissionMeters(meter));
   const create = (pool: PoolSettings): Admission<Target> => {
     const fleet = usage?.of(pool.model) ?? noFleetUsage;
-    return createAdmission({ settings: config, clock, scheduler, meters, others, fleet, holdMs: () => pool.holdMs });
+    const holdMs = () => Math.max(minHoldMs, pool.holdMs);
+    return createAdmission({ settings: config, clock, scheduler, meters, others, fleet, holdMs });
   };
   return {
     config,

@@ -21,6 +21,22 @@ test.each(["0.0.0.0", "::", "10.0.0.1", "192.168.127.1", "127.0.0.1.example.com"
 );
 
 test.each([
+  ["rollouts: { port: 0, host: 0.0.0.0 }", "rollouts.key: is required because 0.0.0.0 is not a loopback address"],
+  ["rollouts: { port: 0, host: 0.0.0.0, key: a-key-of-trainers }", undefined],
+  ["rollouts: { host: 0.0.0.0 }", undefined],
+  ["rollouts: { port: 8080 }", "rollouts.port: 8080 is also the port of listen"],
+  [
+    "{ processes: 2, rollouts: { port: 9091 } }",
+    "admin.port: 9090 to 9091, for 2 processes, overlaps a port of rollouts",
+  ],
+  ["rollouts: { allow: [10.0.0.0/33] }", 'rollouts.allow[0]: "10.0.0.0/33" is not a network'],
+  ["rollouts: { allow: [gpu-1/8] }", 'rollouts.allow[0]: "gpu-1/8" is not a network'],
+  ['rollouts: { allow: ["fc00::/7", 10.0.0.7, gpu-1, "*.internal"] }', undefined],
+])("the listener for RL frameworks: %s", (text, problem) => {
+  expect(problemsOf(text).map((found) => found.replace(/ \(e\.yaml:\d+:\d+\)$/, ""))).toEqual(problem ? [problem] : []);
+});
+
+test.each([
   ["the same address", "{ listen: { port: 9090 } }", 1],
   ["an address within all", "{ listen: { port: 9090, host: 0.0.0.0 } }", 1],
   ["all IPv6 addresses", "{ listen: { port: 9090, host: '::' } }", 1],

@@ -64,7 +64,7 @@ async function start(table: OperatorTable, ...configured: readonly string[]) {
 
 const tables: readonly (readonly [string, () => OperatorTable])[] = [
   ["of a router by itself", createLocalTable],
-  ["in the registry", () => createSharedTable(createLoneReplica(createVirtualTime()).replica.registry)],
+  ["in the registry", () => createSharedTable(createLoneReplica(createVirtualTime()).replica.registry, "operator")],
 ];
 
 describe.each(tables)("engines that operators add and remove, %s", (_, createTable) => {
@@ -185,7 +185,7 @@ test("a router by itself has room for so many, and one more is refused", () => {
 });
 
 test("what is too long for the registry is refused", () => {
-  const table = createSharedTable(createLoneReplica(createVirtualTime()).replica.registry);
+  const table = createSharedTable(createLoneReplica(createVirtualTime()).replica.registry, "operator");
   expect(codeOf(() => table.put("a", { url: "http://a:1", labels: { text: "x".repeat(2_100) } }))).toBe(
     "invalid_value",
   );

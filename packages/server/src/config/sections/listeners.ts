@@ -18,7 +18,7 @@ import { compiled } from "../settings-of.ts";
 /** Processes of one `espalier serve`. */
 const maxProcesses = 64;
 
-const host = (description: string) =>
+export const host = (description: string) =>
   text({
     description,
     default: "127.0.0.1",
@@ -30,7 +30,7 @@ const host = (description: string) =>
 const port = (description: string, standard: number) =>
   integer({ description, minimum: 0, maximum: 65_535, default: standard });
 
-const tls = (listener: "client" | "admin" | "endpoint picker" | "scaler") =>
+export const tls = (listener: "client" | "admin" | "endpoint picker" | "scaler" | "rollouts") =>
   Type.Optional(
     section(`TLS on the ${listener} listener.`, {
       "cert-file": filePath(`PEM file with the certificate chain of the ${listener} listener, which then serves TLS.`),

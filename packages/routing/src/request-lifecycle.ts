@@ -34,6 +34,8 @@ export interface RequestCarrier<Target extends PairTarget> extends PairCarrier<T
     targets: readonly Target[],
     restriction: Restriction<Target> & { readonly accepts: (target: Target) => boolean },
   ): Selection<Target> | undefined;
+  /** Prompt tokens that the target with the most of them cached would compute; undefined if that is not known. */
+  uncachedTokens(): number | undefined;
   /**
    * Its turn has come. The carrier must make the first attempt before it returns, so that the next request's turn sees
    * it.
@@ -149,9 +151,13 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
     this.#ticket ??= ticket;
   }
 
-  /** See `AdmissionListener`, as for the next three. */
+  /** See `AdmissionListener`, as for the next four. */
   targets(): readonly Target[] {
     return this.#parts.carrier.targets();
+  }
+
+  uncachedTokens(): number | undefined {
+    return this.#parts.carrier.uncachedTokens();
   }
 
   fitsInMemory(): boolean {

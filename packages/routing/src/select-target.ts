@@ -88,6 +88,12 @@ export interface TargetSelector {
     request: RoutedRequest,
     restriction: Restriction<Target>,
   ): Selection<Target> | undefined;
+  /**
+   * Prompt tokens that the usable target with the most of them cached would compute.
+   *
+   * @returns undefined if the pool's policy does not read prefixes
+   */
+  uncachedTokens(targets: readonly RoutingTarget[], request: RoutedRequest): number | undefined;
 }
 
 /** What decisions read and write. Parts that are absent know nothing, and keep nothing. */
@@ -199,6 +205,17 @@ export function createTargetSelector(parts: SelectorParts): TargetSelector {
         activeBlocks,
         logged,
       };
+    },
+    uncachedTokens(targets, { features, prompt }) {
+      if (!prompt) return undefined;
+      candidates.reset();
+      knowledge.match(prompt);
+      for (let i = 0; i < targets.length; i++) {
+        const target = targets[i]!;
+        if (target.exclusion !== undefined) continue;
+        knowledge.describe(target, prompt, candidates, candidates.add(target.key, i));
+      }
+      return Math.max(1, features.promptTokens - mostMatched(candidates));
     },
   };
 }

@@ -62,6 +62,7 @@ function rig(count = 2, waits = false) {
       carrier: {
         targets: () => targets,
         select: (among, restriction) => selector.select(pool, among, routed, restriction),
+        uncachedTokens: () => selector.uncachedTokens(targets, routed),
         isStream: true,
         prepare: (_, ready) => ready(false),
         prefill: () => ({ cancel() {} }),

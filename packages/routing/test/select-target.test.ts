@@ -216,6 +216,26 @@ describe("which targets are candidates", () => {
   });
 });
 
+describe("the tokens that would be computed, wherever the prompt goes", () => {
+  const uncached = (known: Parameters<typeof knowledgeOf>[0], looked?: PromptBlocks) =>
+    createTargetSelector({ random: createSeededRandom(1), knowledge: knowledgeOf(known) }).uncachedTokens(targets, {
+      features,
+      prompt: looked,
+    });
+
+  test("are those that the usable target with the most lacks, in any tier", () => {
+    targets = poolOf({ a: {}, b: {}, down: { usable: false } });
+    expect(uncached({ a: { matchedTokens: 16 }, b: { matchedTokens: 48, matchedCpuTokens: 16 } }, prompt)).toBe(36);
+    expect(uncached({ down: { matchedTokens: 96 } }, prompt)).toBe(100);
+    expect(uncached({ a: { matchedTokens: 100 } }, prompt)).toBe(1);
+  });
+
+  test("are unknown for a policy that reads no prefixes", () => {
+    targets = poolOf({ a: {} });
+    expect(uncached({})).toBeUndefined();
+  });
+});
+
 describe("blocks of requests in flight", () => {
   // ai-dynamo/dynamo@312d3427, lib/kv-router/src/sequences/prompt_registry.rs, `staggered_prefix_overlap_matches_naive_projection`:
   // requests of 96, 64 and 33 blocks of one prompt, one at each engine.

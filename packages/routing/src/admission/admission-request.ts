@@ -24,6 +24,12 @@ export interface AdmissionListener<Target extends AdmissionTarget> {
   /** The pool's targets now, whatever their state. The same array until they change. */
   targets(): readonly Target[];
   /**
+   * Prompt tokens that the engine with the most of them cached would compute. Asked once, when the request is queued.
+   *
+   * @returns undefined if that is not known: the share that recent requests of its class had is assumed
+   */
+  uncachedTokens?(): number | undefined;
+  /**
    * Whether some engine can take the request without evicting cache blocks that are expected to be reused. Only asked for
    * classes with a max cold wait, and not for a request with a deadline. Always true when absent.
    */

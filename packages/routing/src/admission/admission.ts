@@ -248,7 +248,8 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
 
   /** @returns whether it was accepted: it is queued, or was dispatched at once */
   #queue(waiting: WaitingRequest<Target>): boolean {
-    const { arrivedMs, goByMs, request } = waiting;
+    const { arrivedMs, goByMs, listener, request } = waiting;
+    waiting.uncachedTokens = listener.uncachedTokens?.() ?? waiting.uncachedTokens;
     if (this.queued >= (request.maxAhead ?? Number.POSITIVE_INFINITY)) {
       this.#refuse(waiting, "overflow");
       return false;

@@ -22,8 +22,8 @@ export interface Entry {
 /** `edf` treats a request without a deadline as due this long after arrival. */
 const usualDueMs = 30_000;
 /**
- * Milliseconds by which each prompt token delays a request's nominal arrival. Short prompts pass long ones, but not
- * forever: 10,000 tokens wait at most 20 s longer than one token.
+ * Milliseconds by which each uncached prompt token delays a request's nominal arrival. Agents whose context is cached pass new
+ * ones, and short prompts pass long ones, but not forever: 10,000 tokens wait at most 20 s longer than one token.
  */
 const agePerTokenMs = 2;
 

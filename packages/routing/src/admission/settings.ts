@@ -64,7 +64,7 @@ const usualPendingTokens = 32_768;
 const yieldingPendingTokens = 16_384;
 
 const latencyClass = {
-  order: "fcfs",
+  order: "shortest_prefill",
   share: 0,
   targetMs: undefined,
   onMiss: "reject",

@@ -45,7 +45,8 @@ export class WaitingRequest<Target extends AdmissionTarget> implements Entry, Ad
   readonly listener: AdmissionListener<Target>;
   readonly sequence: number;
   readonly arrivedMs: number;
-  readonly uncachedTokens: number;
+  /** By its class's recent requests; by engines' caches once it is queued. */
+  uncachedTokens: number;
   dueMs: number;
   /** When it has to leave the queue to be in time for its deadline; Infinity without one. */
   goByMs: number;

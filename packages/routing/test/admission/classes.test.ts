@@ -134,6 +134,20 @@ test("the shortest prompt first, but a long one that has waited passes short one
   expect(rig.went).toEqual(["shorter", "short", "long", "late"]);
 });
 
+test("an agent whose context is cached passes a new one, however long its prompt", () => {
+  const rig = createRig({ targets: 1 });
+  rig.fill();
+  rig.send("new", { promptTokens: 20_000, cachedTokens: 0 });
+  rig.send("in progress", { promptTokens: 100_000, cachedTokens: 99_000 });
+  rig.send("of unknown caches", { promptTokens: 10_000 });
+  rig.time.advance(30_000);
+  rig.send("later, in progress", { promptTokens: 100_000, cachedTokens: 99_000 });
+  rig.time.advance(10_000);
+  rig.send("too late to pass", { promptTokens: 1_000, cachedTokens: 900 });
+  drain(rig);
+  expect(rig.went).toEqual(["in progress", "of unknown caches", "later, in progress", "new", "too late to pass"]);
+});
+
 test("settings that make no sense are refused", () => {
   const many = (count: number) => Array.from({ length: count }, (_, at) => testClass(at === 0 ? "default" : `c${at}`));
   expect(() => createRig({ settings: { classes: many(maxClasses) } })).not.toThrow();

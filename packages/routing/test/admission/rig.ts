@@ -61,7 +61,7 @@ export interface Rig {
   /** Names of requests in the order in which they went. */
   readonly went: string[];
   /** Sends a request; it goes to the open target with the least waiting. */
-  send(name: string, request?: Partial<AdmissionRequest>, fitsInMemory?: () => boolean): Sent;
+  send(name: string, request?: Partial<AdmissionRequest> & Cached, fitsInMemory?: () => boolean): Sent;
   /** Every engine gets so much that nothing more goes there. */
   fill(tokens?: number): void;
   /** Called whenever a request was refused. */
@@ -70,6 +70,11 @@ export interface Rig {
   unload(): void;
   /** The first token of what went there. */
   done(target: number): void;
+}
+
+interface Cached {
+  /** Prompt tokens at the engine that has most; unknown if absent. */
+  readonly cachedTokens?: number;
 }
 
 export interface RigOptions {
@@ -104,12 +109,13 @@ export function createRig({
   const rig: Rig = {
     ...{ time, targets, admission, meter, went },
     onRefused: () => {},
-    send(name, request = {}, fitsInMemory) {
+    send(name, { cachedTokens, ...request } = {}, fitsInMemory) {
       const whole = { ...plain, ...request };
       const sent = { name, target: -1, refusal: undefined as string | undefined, open: [] as readonly number[] };
       const ticket = admission.enter(whole, {
         targets: () => targets,
         ...(fitsInMemory && { fitsInMemory }),
+        uncachedTokens: () => (cachedTokens === undefined ? undefined : whole.promptTokens - cachedTokens),
         admitted(open, admitted) {
           went.push(name);
           const target = leastPending(open.filter(({ usable }) => usable)) ?? open[0];

@@ -191,6 +191,10 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     return selection;
   }
 
+  uncachedTokens(): number | undefined {
+    return this.#context.selector.uncachedTokens(this.targets(), this.#plan);
+  }
+
   get isStream(): boolean {
     return this.#plan.split?.view.stream ?? false;
   }

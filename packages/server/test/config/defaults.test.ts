@@ -6,7 +6,7 @@ import { load } from "./loading.ts";
 
 /** A class that only has a name. */
 const usualClass = {
-  order: "fcfs",
+  order: "shortest_prefill",
   share: 0,
   targetMs: undefined,
   onMiss: "reject",

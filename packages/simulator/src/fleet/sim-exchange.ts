@@ -76,6 +76,10 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
     return this.#router.selector.select(this.#router.pool, among, this.#routed, restriction);
   }
 
+  uncachedTokens(): number | undefined {
+    return this.#router.selector.uncachedTokens(this.#router.targets, this.#routed);
+  }
+
   admitted(): void {
     this.#lifecycle.retries.begin();
     this.#launch(this.#lifecycle.next());

@@ -15,8 +15,8 @@ const classes = list(
     name: className("Name of the priority class, as requests give it in `x-espalier-priority`."),
     order: choice(["fcfs", "edf", "shortest_prefill"], {
       description:
-        "Order of one tenant's requests in the queue: `fcfs` by arrival, `edf` by deadline, `shortest_prefill` by tokens to compute, with aging against starvation.",
-      default: "fcfs",
+        "Order of one tenant's requests in the queue: `fcfs` by arrival, `edf` by deadline, `shortest_prefill` by uncached prompt tokens, each of which counts as 2 ms of waiting time.",
+      default: "shortest_prefill",
     }),
     share: number({
       description:

@@ -16,6 +16,21 @@ const screens = {
 };
 const themes = ["light", "dark"] as const;
 
+/** Whether the row that a link led to is seen as a whole. */
+const isInView = `(({ top, bottom }) => top >= 0 && bottom <= innerHeight)(
+  document.querySelector(":target").getBoundingClientRect(),
+)`;
+
+/** Rows of which a part is seen: between the end of their box and what covers rows there. */
+const cutRows = `[...document.querySelectorAll(".scroll")].flatMap((box) => {
+  const cover = box.querySelector(".below span");
+  const end = box.getBoundingClientRect().bottom - cover.getBoundingClientRect().height;
+  return [...box.querySelectorAll("tbody tr, .scroll > ol > li, .scroll > ul > li, .branch")]
+    .map((row) => row.getBoundingClientRect())
+    .filter(({ top, bottom }) => top < end - 1 && bottom > end + 1)
+    .map(({ top, bottom }) => box.className + " " + [top, bottom, end].map(Math.round));
+})`;
+
 describe.skipIf(chromiumPath === undefined)("pictures of the states that somebody may be woken by", () => {
   test.each(dashboardStates.map((state) => [state.name, state] as const))(
     "%s",
@@ -29,10 +44,21 @@ describe.skipIf(chromiumPath === undefined)("pictures of the states that somebod
       await state.after?.(rig);
       const top = page.locator(`#findings[data-rule="${state.rule}"]`);
       await top.waitFor({ timeout: 60_000 });
-      await expect
-        .poll(() => top.locator(".finding strong").textContent(), { timeout: 20_000 })
-        .toMatch(state.sentence);
-      expect((await top.locator(".finding > span:not(.light)").allTextContents()).join("")).toMatch(state.next);
+      await expect.poll(() => top.locator(".first strong").textContent(), { timeout: 20_000 }).toMatch(state.sentence);
+      expect((await top.locator(".first .finding > span:not(.light, .links)").allTextContents()).join("")).toMatch(
+        state.next,
+      );
+      for (const [text, row] of Object.entries(state.links ?? {})) {
+        const link = top.locator(".first a", { hasText: text });
+        await link.focus();
+        await page.keyboard.press("Enter");
+        const target = page.locator(":target");
+        await expect.poll(() => target.textContent(), { timeout: 5_000 }).toMatch(row);
+        expect(await page.evaluate(isInView), text).toBe(true);
+        await page.evaluate("scrollTo(0, 0)");
+      }
+      await state.shows?.(page);
+      expect(await page.evaluate(cutRows), "rows that are cut off").toEqual([]);
       expect(await allFindings(page), "light").toEqual([]);
       await page.emulateMedia({ colorScheme: "dark" });
       expect(await allFindings(page, "colours"), "dark").toEqual([]);

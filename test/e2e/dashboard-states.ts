@@ -1,6 +1,7 @@
 import { dashboardFiles } from "@espalier/dashboard";
 import { waitFor } from "@espalier/testing";
-import { onTestFinished } from "vitest";
+import type { Page } from "playwright-core";
+import { expect, onTestFinished } from "vitest";
 import { chat, type Json, post } from "../integration/client.ts";
 import { joinRouter, meshOf, untilLinked } from "../integration/mesh-rig.ts";
 import { createRig, type RunningRouter } from "../integration/rig.ts";
@@ -13,6 +14,10 @@ export interface DashboardState {
   readonly rule: string;
   readonly sentence: RegExp;
   readonly next: RegExp;
+  /** What its links say, and what the row says that each leads to. */
+  readonly links?: Readonly<Record<string, RegExp>>;
+  /** What the page shows besides, once the finding is on top. */
+  readonly shows?: (page: Page) => Promise<unknown>;
   /** @returns the router whose page is opened */
   readonly begin: (rig: StateRig) => Promise<RunningRouter>;
   /** What happens once the page is live. */
@@ -112,16 +117,31 @@ export const dashboardStates: readonly DashboardState[] = [
     rule: "engines_down",
     sentence: /^127\.0\.0\.1:\d+ is down: .+\.$/,
     next: /^Restart the engine/,
+    links: { "Show engine": /127\.0\.0\.1:\d+.*down/, "Show event": /127\.0\.0\.1:\d+ is down/ },
     begin: (rig) => fleet(rig, 4, 2),
     after: ({ sims, whileQuiet }) => whileQuiet(() => sims[1]!.stop()),
+    // A search that leaves the engine out does not hide it from who follows the link.
+    async shows(page) {
+      await page.getByRole("searchbox").fill("another engine");
+      await page.locator(".engines tbody tr").first().waitFor({ state: "detached" });
+      await page.locator(".first a", { hasText: "Show engine" }).click();
+      await page.locator("tr:target", { hasText: "down" }).waitFor();
+    },
   },
   {
     name: "no-usable-engine",
     rule: "no_usable_engine",
     sentence: /^No engine accepts requests: 2 down\.$/,
     next: /^Restart the engine/,
+    links: { "Show engines": /^Engines$/, "Show event": /engines? (are|is) down|circuit open/ },
     begin: (rig) => fleet(rig, 2, 1),
     after: ({ sims }) => Promise.all(sims.map((sim) => sim.stop())),
+    // Figures of before say how old they are, and what was cached on these engines is no cache.
+    async shows(page) {
+      await page.locator(".chart[data-old] .aside", { hasText: / ago$/ }).first().waitFor({ timeout: 30_000 });
+      expect(await page.locator(".engines tbody td:nth-child(6)").allTextContents()).toEqual(["–", "–"]);
+      await page.locator(".tree-panel .aside", { hasText: "all engines are down" }).waitFor();
+    },
   },
   {
     name: "cut-answers",
@@ -133,9 +153,9 @@ export const dashboardStates: readonly DashboardState[] = [
   },
   {
     name: "refused-requests",
-    rule: "refused_requests",
-    sentence: /^\d+ of \d+ requests refused with 429 or 503 in the last minute\.$/,
-    next: /^No queue rejected them: look at limits/,
+    rule: "limited_requests",
+    sentence: /^\d+ of \d+ requests got 429 in the last minute: a limit was reached\.$/,
+    next: /^No queue rejected them: raise limits/,
     async begin(rig) {
       await rig.engines(2);
       const router = await rig.router("router-1", { limits: { "max-concurrent-requests": 2 } });
@@ -148,6 +168,14 @@ export const dashboardStates: readonly DashboardState[] = [
     rule: "lost_routers",
     sentence: /^router-3 is gone/,
     next: /^Restart it, or check the network/,
+    links: { "Show router": /router-3.*gone/, "Show event": /router-3 was lost/ },
+    async shows(page) {
+      const texts = [".first strong", ".routers [data-state=gone] .figures", ".events li:has-text('was lost') time"];
+      const times = texts.map(
+        async (place) => /\d\d:\d\d:\d\d/.exec((await page.locator(place).textContent()) ?? "")?.[0],
+      );
+      expect(new Set(await Promise.all(times)).size, "one time for one event").toBe(1);
+    },
     async begin(rig) {
       const first = await fleet(rig, 4, 2);
       const flags = ["--listen-port", "0", "--admin-port", "0", "--mesh-port", "0", "--mesh-router-id", "router-3"];
@@ -170,6 +198,7 @@ export const dashboardStates: readonly DashboardState[] = [
     rule: "refused_routers",
     sentence: /^A router at 127\.0\.0\.1.* is refused: its mesh secret differs\.$/,
     next: /^Give all routers the same mesh\.secret\.$/,
+    links: { "Show routers": /^Routers$/ },
     async begin(rig) {
       const first = await fleet(rig, 4, 1);
       return rig.whileQuiet(async () => {
@@ -186,6 +215,7 @@ export const dashboardStates: readonly DashboardState[] = [
     rule: "draining_routers",
     sentence: /^router-2 is draining\.$/,
     next: /^After a deliberate stop/,
+    links: { "Show router": /router-2.*draining/, "Show event": /router-2 is draining/ },
     begin: (rig) => fleet(rig, 4, 2),
     async after({ routers, sims, whileQuiet }) {
       await routers[0]!.admin("PATCH", `/admin/engines/${encodeURIComponent(sims[2]!.id)}`, { draining: true });
@@ -198,8 +228,14 @@ export const dashboardStates: readonly DashboardState[] = [
   {
     name: "no-router",
     rule: "no_router",
-    sentence: /^No router answers\. This is the last known state/,
+    sentence: /^No router answers since \d\d:\d\d:\d\d\. The page shows the last known state/,
     next: /^Check that the routers run/,
+    async shows(page) {
+      await page.locator(".chart[data-old] .aside", { hasText: / ago$/ }).first().waitFor({ timeout: 30_000 });
+      expect(await page.locator(".engines tbody .state").allTextContents()).toEqual(Array(4).fill("was up"));
+      expect(await page.locator(".engines tbody td:nth-child(3)").allTextContents()).toEqual(Array(4).fill("–"));
+      await page.locator(".engines-panel .aside", { hasText: /not known since/ }).waitFor();
+    },
     begin: (rig) => fleet(rig, 4, 1),
     after: ({ routers }) => routers[0]!.router.stop(),
   },

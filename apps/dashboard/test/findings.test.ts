@@ -1,4 +1,5 @@
 import { expect, test } from "vitest";
+import type { EventLine } from "../src/model/events.ts";
 import { type FleetFacts, findingsOf, refusalText } from "../src/model/findings.ts";
 import { type RefusedLink, readOverview } from "../src/model/overview.ts";
 import { type EngineRow, engineRows, type RouterRow, routerRows } from "../src/model/rows.ts";
@@ -6,18 +7,22 @@ import { sections } from "./fixtures.ts";
 
 const { status } = readOverview(sections());
 const [like] = engineRows(readOverview(sections()));
-const engine = (key: string, changes: Partial<EngineRow> = {}): EngineRow => ({ ...like!, key, ...changes });
+const engine = (key: string, changes: Partial<EngineRow> = {}): EngineRow => ({
+  ...{ ...like!, key, engine: key },
+  ...changes,
+});
 const [own] = routerRows(readOverview(sections()).links, [], "router-1");
 const router = (name: string, changes: Partial<RouterRow> = {}): RouterRow => ({
   ...{ ...own!, router: name, state: "live" },
   ...changes,
 });
 const quiet: FleetFacts = {
-  ...{ isLive: true, hasBeenLive: true, moved: undefined, status, refused: [], waiting: 0, rejecting: [] },
+  ...{ isLive: true, hasBeenLive: true, silentSinceMs: undefined, moved: undefined, status },
+  ...{ refused: [], waiting: 0, rejecting: [], events: [] },
   engines: [engine("gpu-1"), engine("gpu-2"), engine("gpu-3"), engine("gpu-4")],
   routers: [router("router-1"), router("router-2")],
-  recent: { requests: 340, refused: 0, failed: 0, cut: 0, met: 340, missed: 0 },
-  ...{ nowMs: 1_000_000, routerNowMs: 1_000_000 },
+  recent: { requests: 340, refused: 0, limited: 0, failed: 0, cut: 0, met: 340, missed: 0 },
+  nowMs: 1_000_000,
 };
 /** What a rule says when this is so. */
 const said = (name: string, changes: Partial<FleetFacts>): readonly string[] => {
@@ -47,7 +52,11 @@ test("nothing is wrong: one quiet line", () => {
 test("no_router: nobody answers any more, and nothing else is said of what was", () => {
   const gone = { isLive: false, ...engines(engine("a", down)), routers: [router("r", { state: "gone" })] };
   expect(findingsOf({ ...quiet, ...gone })).toMatchObject([{ rule: "no_router", level: "alarm" }]);
-  expect(said("no_router", gone)[1]).toMatch(/^No router answers\. This is the last known state/);
+  expect(said("no_router", gone)[1]).toMatch(/^No router answers\. The page shows the last known state/);
+  // Symptom: the last state looked like the present one. Mechanism: nothing said how old it was.
+  expect(said("no_router", { ...gone, silentSinceMs: 966_000 })[1]).toMatch(
+    /^No router answers since \d\d:\d\d:\d\d\. The page shows the last known state and keeps trying\.$/,
+  );
 });
 
 test("no_engine", () => {
@@ -96,10 +105,18 @@ test("reads_elsewhere: for a minute after the page has moved, and then the route
   const routers = [router("router-1", { state: "gone" }), router("router-2")];
   expect(said("reads_elsewhere", { moved, routers })).toEqual([
     "warn",
-    expect.stringMatching(/^router-1 is gone: reading from router-2 since \d\d:\d\d:\d\d \(8 s ago\)\.$/),
+    "router-1 is gone: reading from router-2.",
     "Restart router-1. The other routers serve its clients.",
   ]);
+  // Symptom: a banner, a row and an event of one lost router had three times. Mechanism: the banner's was that of the page.
+  const lost = { router: "router-1", address: null, sinceMs: 990_000 };
+  const listed = [router("router-1", { state: "gone", lost }), router("router-2")];
+  expect(said("reads_elsewhere", { moved, routers: listed })[1]).toMatch(
+    /^router-1 is gone since \d\d:\d\d:\d\d: reading from router-2\.$/,
+  );
   expect(said("lost_routers", { moved, routers })).toEqual([]);
+  // Symptom: a router that had been too busy to answer was called gone beside a row that said "ready".
+  expect(said("reads_elsewhere", { moved, routers: [router("router-1"), router("router-2")] })).toEqual([]);
   const later = { moved, routers, nowMs: 1_060_000 };
   expect(said("reads_elsewhere", later)).toEqual([]);
   expect(said("lost_routers", later)[1]).toBe("router-1 is gone.");
@@ -127,17 +144,61 @@ test("circuit_open", () => {
   ]);
 });
 
-test("refused_requests: another thing than failed ones, and by whom", () => {
-  const recent = { ...quiet.recent, refused: 48 };
-  expect(said("failed_requests", { recent })).toEqual([]);
-  expect(said("refused_requests", { recent })).toEqual([
+test("limited_requests: another thing than failed ones, and by whom", () => {
+  const recent = { ...quiet.recent, refused: 48, limited: 48 };
+  for (const other of ["failed_requests", "unavailable_requests"]) expect(said(other, { recent })).toEqual([]);
+  expect(said("limited_requests", { recent })).toEqual([
     "warn",
-    "48 of 340 requests refused with 429 or 503 in the last minute.",
-    expect.stringMatching(/^No queue rejected them/),
+    "48 of 340 requests got 429 in the last minute: a limit was reached.",
+    expect.stringMatching(/^No queue rejected them: raise `limits`/),
   ]);
-  expect(said("refused_requests", { recent, rejecting: ["batch"] })[2]).toBe(
+  expect(said("limited_requests", { recent, rejecting: ["batch"] })[2]).toBe(
     "The queue of batch rejects requests: add engines, or reduce load.",
   );
+});
+
+// Symptom: one figure for 429 and 503, and advice on limits where no engine was up.
+test("unavailable_requests: those that no engine took, beside those at a limit", () => {
+  const recent = { ...quiet.recent, refused: 48, limited: 13 };
+  expect(said("unavailable_requests", { recent })).toEqual([
+    "warn",
+    "35 of 340 requests got 503 in the last minute: no engine took them.",
+    expect.stringMatching(/^All engines are up: the error code/),
+  ]);
+  expect(said("limited_requests", { recent })[1]).toMatch(/^13 of 340 requests got 429/);
+  const some = (...names: readonly string[]) =>
+    engines(engine("gpu-1"), ...names.map((name) => engine(name, { health: "draining" })));
+  expect(said("unavailable_requests", { recent, ...some("gpu-9") })[2]).toBe("Start with gpu-9.");
+  expect(said("unavailable_requests", { recent, ...some("a", "b", "c") })[2]).toBe(
+    "Start with 3 engines that accept no requests.",
+  );
+});
+
+const line = (kind: string, ...subjects: readonly string[]): EventLine => ({
+  ...{ key: `${kind} ${subjects.join()}`, atMs: 0, kind, subjects, level: "bad", text: "", more: "" },
+});
+
+test("a finding leads to its row, or to the panel with all of them, and to the newest event about it", () => {
+  const links = (name: string, changes: Partial<FleetFacts>) =>
+    findingsOf({ ...quiet, ...changes })
+      .find(({ rule }) => rule === name)
+      ?.links.map(({ text, href }) => `${text}: ${href}`);
+  const events = [line("engine_up", "gpu-7"), line("engine_down", "gpu-6", "gpu-7"), line("engine_down", "gpu-7")];
+  const one = [...quiet.engines, engine("gpu-7:1", { ...down, engine: "gpu-7" })];
+  expect(links("engines_down", { engines: one, events })).toEqual([
+    "Show engine: #row/engine/gpu-7%3A1",
+    "Show event: #row/event/engine_down%20gpu-6%2Cgpu-7",
+  ]);
+  expect(links("engines_down", { engines: [...one, engine("gpu-8", down)] })).toEqual(["Show engines: #panel-engines"]);
+  const routers = [router("router-1"), router("router-2", { state: "gone" })];
+  expect(links("lost_routers", { routers, events: [line("router_lost", "router-2")] })).toEqual([
+    "Show router: #row/router/router-2",
+    "Show event: #row/event/router_lost%20router-2",
+  ]);
+  const both = [router("router-2", { state: "silent" }), router("router-3", { state: "gone" })];
+  expect(links("lost_routers", { routers: both })).toEqual(["Show routers: #panel-routers"]);
+  expect(links("waiting_requests", { waiting: 3 })).toEqual(["Show queues: #panel-queues"]);
+  expect(links("quiet", {})).toEqual([]);
 });
 
 test("missed_objectives: answers that came too late or too slowly, and only with enough of them", () => {
@@ -226,7 +287,7 @@ test("refused_routers: as long as they try, with what to do about each reason", 
   expect(
     said("refused_routers", { refused: [refusal({ reason: "new-reason", detail: "Do this." })] }).slice(1),
   ).toEqual(["A router at 10.0.0.9 is refused: new reason.", "Do this."]);
-  expect(said("refused_routers", { refused: [refusal({})], routerNowMs: 1_200_000 })).toEqual([]);
+  expect(said("refused_routers", { refused: [refusal({})], nowMs: 1_200_000 })).toEqual([]);
   expect(refusalText("too-many-peers")).toBe("the mesh is full");
 });
 

@@ -198,12 +198,17 @@ test("a router that is silent counts as gone, whatever its socket says", async (
 test("when nobody answers, what was seen last stays, and the first that comes back is read", async () => {
   const page = startPage(["a"], []);
   await page.settle();
+  expect(page.fleet.state().silentSinceMs).toBeUndefined();
+  const silentSinceMs = page.time.clock.wallMs();
   page.kill("a");
   await page.settle();
+  await page.time.advanceAsync(500);
+  expect(page.fleet.state().silentSinceMs).toBe(silentSinceMs);
   expect([page.fleet.state().source?.isLive, page.fleet.state().overview?.engines.length]).toEqual([false, 2]);
   page.at("a").isUp = true;
   await page.time.advanceAsync(3_000);
   expect([source(page), page.fleet.state().source?.isLive, page.fleet.state().moved]).toEqual(["a", true, undefined]);
+  expect(page.fleet.state().silentSinceMs).toBeUndefined();
 });
 
 test("routers to which the page may not talk are not asked", async () => {

@@ -5,6 +5,7 @@ import {
   latestOf,
   maxPoints,
   objectivesText,
+  presentOf,
   recentOf,
   requestRateOf,
   seriesOf,
@@ -100,6 +101,7 @@ test("the last minute in whole requests, each kind by itself; and the rate of on
   const columns = {
     requestsPerS: minutes(4),
     refusedPerS: minutes(1),
+    limitedPerS: minutes(0.25),
     failedPerS: minutes(0.5),
     cutPerS: minutes(0.1),
     ...{ metPerS: minutes(3), missedPerS: minutes(0.8) },
@@ -108,18 +110,39 @@ test("the last minute in whole requests, each kind by itself; and the rate of on
   expect(recentOf([history, history], nowMs)).toEqual({
     requests: 488,
     refused: 122,
+    limited: 31,
     failed: 61,
     cut: 12,
     met: 366,
     missed: 98,
   });
-  expect(recentOf([], nowMs)).toEqual({ requests: 0, refused: 0, failed: 0, cut: 0, met: 0, missed: 0 });
+  expect(recentOf([], nowMs)).toEqual({ requests: 0, refused: 0, limited: 0, failed: 0, cut: 0, met: 0, missed: 0 });
   expect([requestRateOf(history, nowMs), requestRateOf(emptyHistory, nowMs)]).toEqual([4, null]);
 });
 
 test("the present figure is the latest of a line, unless that is old", () => {
-  expect(latestOf([1, 2, null, null])).toBe(2);
-  expect(latestOf([1, ...Array.from({ length: 10 }, () => null)])).toBeNull();
+  expect(latestOf([1, 2, null, null, null])).toEqual({ value: 2, ageMs: 0 });
+  // The newest point of a line is four seconds old.
+  expect(latestOf([1, 2, null, null, null, null])).toEqual({ value: 2, ageMs: 8_000 });
+  expect(latestOf([null, null])).toEqual({ value: null, ageMs: 0 });
+  expect(presentOf([1, 2, null, null, null])).toBe(2);
+  expect(presentOf([1, 2, null, null, null, null])).toBeNull();
+});
+
+// Symptom: the time of an event jumped by a second, and was another one than that of its row. Mechanism: the delay of each answer
+// counted as a difference of clocks.
+test("the difference of clocks is kept as long as it is within a second", () => {
+  const aheads = [400, -900, 3_600_000, 3_600_900, 3_599_100, 3_601_100];
+  let history = emptyHistory;
+  const kept = aheads.map((aheadMs) => {
+    history = addHistory(history, answer({ requestsPerS: [1] }, aheadMs), nowMs);
+    return history.aheadMs;
+  });
+  expect(kept).toEqual([0, 0, 3_600_000, 3_600_000, 3_600_000, 3_601_100]);
+  // An answer that took five seconds says little of the clocks.
+  const slow = (aheadMs: number, takesMs: number) =>
+    addHistory(emptyHistory, answer({ requestsPerS: [1] }, aheadMs), nowMs, nowMs - takesMs).aheadMs;
+  expect([slow(-4_900, 5_000), slow(-6_100, 5_000), slow(-4_900, 0)]).toEqual([0, -3_600, -4_900]);
 });
 
 test("events come with the points, on the page's clock, and age with them", () => {

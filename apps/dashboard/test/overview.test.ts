@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
-import { readOverview } from "../src/model/overview.ts";
+import { onPageClock, readOverview } from "../src/model/overview.ts";
 import {
   countAlive,
   countHealthy,
   engineRows,
+  isIdle,
   queueRows,
   queuesNote,
   routerRows,
@@ -82,6 +83,48 @@ test("where no engine tells, what was sent there counts; where nothing was, noth
     [0, "nothing", 0],
   ]);
   expect(engineRows(readOverview({ engines: [engine("a", 0)] }))[0]?.share).toBe(0);
+});
+
+// Symptom: an engine that was new, with 0 % of the blocks, looked faulty; one that was down looked as if its cache could be used.
+test("an engine without requests and blocks is idle, and one that is down has no blocks and no share", () => {
+  const engine = (id: string, more: object, target: object = {}) => ({
+    ...{ id, state: "up", ...more },
+    read: [{ target: id, ...target }],
+  });
+  const rows = engineRows(
+    readOverview({
+      engines: [
+        engine("new", {}),
+        engine("used", {}, { placed: 8 }),
+        engine("running", {}, { running: 1 }),
+        engine("draining", { draining: true }),
+        engine("down", { state: "down" }, { held: 8, placed: 8 }),
+      ],
+    }),
+  );
+  expect(rows.filter(isIdle).map(({ key }) => key)).toEqual(["new"]);
+  expect(rows.map(({ key, blocks, share }) => `${key} ${blocks} ${share}`)).toEqual([
+    ...["new 0 0", "used 8 1", "running 0 0", "draining 0 0", "down 0 0"],
+  ]);
+});
+
+test("times of a router whose clock is an hour ahead are those of the page; what has no time keeps none", () => {
+  const aheadMs = 3_600_000;
+  const more = { lost: [{ router: "r", sinceMs: aheadMs + 5 }], refused: [{ lastMs: aheadMs + 6 }] };
+  const engines = [
+    { id: "a", sinceMs: aheadMs + 1, oldestSinceMs: aheadMs + 2, unresponsiveSinceMs: aheadMs + 3 },
+    { id: "b" },
+  ];
+  const status = { reload: { atMs: aheadMs + 4 } };
+  const read = readOverview({ ...sections({ more }), engines, status });
+  const { links, ...moved } = onPageClock(read, aheadMs);
+  expect(moved.engines).toMatchObject([
+    { sinceMs: 1, oldestSinceMs: 2, unresponsiveSinceMs: 3 },
+    { sinceMs: 0, oldestSinceMs: null, unresponsiveSinceMs: null },
+  ]);
+  expect([moved.status.reload?.atMs, links.lost[0]?.sinceMs, links.refused[0]?.lastMs]).toEqual([4, 5, 6]);
+  expect(onPageClock(readOverview(sections()), aheadMs).status.reload).toBeNull();
+  expect(onPageClock(read, 0)).toBe(read);
 });
 
 test("queues of a class are added up over routers", () => {

@@ -31,6 +31,8 @@ export interface FleetState {
   readonly source: Follower | undefined;
   /** Its latest view, kept when no router answers any more. */
   readonly overview: Overview | undefined;
+  /** Since when no router answers; undefined while one does, and before the first one did. */
+  readonly silentSinceMs: number | undefined;
   /** The last change of the source, and when. */
   readonly moved: { readonly from: string; readonly to: string; readonly atMs: number } | undefined;
   readonly followed: readonly FollowedRouter[];
@@ -61,6 +63,7 @@ export class FleetFollower {
   readonly #followers = new Map<string, Follower>();
   #source: string | undefined;
   #moved: FleetState["moved"];
+  #silentSinceMs: number | undefined;
   #overview: Overview | undefined;
   #decisions: readonly Decision[] = [];
   #skipped = 0;
@@ -90,6 +93,7 @@ export class FleetFollower {
     return {
       source,
       overview: this.#overview,
+      silentSinceMs: this.#silentSinceMs,
       moved: this.#moved,
       followed: followers.flatMap((follower) => this.#describe(follower)),
       live: this.#live().flatMap(({ overview }) => overview ?? []),
@@ -145,6 +149,8 @@ export class FleetFollower {
     const before = this.#source;
     this.#source = chooseSource(before, [...this.#followers.values()]);
     const source = this.#source === undefined ? undefined : this.#followers.get(this.#source);
+    if (source) this.#silentSinceMs = undefined;
+    else if (before !== undefined) this.#silentSinceMs ??= this.#options.ports.time.wallMs();
     if (before !== undefined && source && source.origin !== before) {
       const from = this.#followers.get(before)?.router ?? before;
       this.#moved = { from, to: source.router ?? source.origin, atMs: this.#options.ports.time.wallMs() };

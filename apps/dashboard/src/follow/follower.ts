@@ -1,7 +1,7 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import { type Decision, readDecisions, skippedOf } from "../model/decisions.ts";
 import { addHistory, emptyHistory } from "../model/history.ts";
-import { type Overview, readOverview } from "../model/overview.ts";
+import { type Overview, onPageClock, readOverview } from "../model/overview.ts";
 import { asObject, asText, asTextOrNull } from "../model/read-json.ts";
 
 /** Time, network and shared documents, as the page has them. */
@@ -49,7 +49,7 @@ export class Follower {
   isLive = false;
   /** Its id, once it has answered. */
   router: string | undefined;
-  overview: Overview | undefined;
+  #overview: Overview | undefined;
   /** Whether it has ever sent its overview. */
   hasBeenLive = false;
   /** Its last fifteen minutes, kept when it is gone. */
@@ -62,6 +62,11 @@ export class Follower {
   #lastDataMs = 0;
   #isStopped = false;
   #cancels: Cancel[] = [];
+
+  /** With times on the page's clock. */
+  get overview(): Overview | undefined {
+    return this.#overview && onPageClock(this.#overview, this.history.aheadMs);
+  }
 
   constructor(options: FollowerOptions) {
     this.#options = options;
@@ -130,11 +135,13 @@ export class Follower {
   }
 
   async #askHistory(signal: AbortSignal): Promise<void> {
+    const { time } = this.#options.ports;
+    const askedMs = time.wallMs();
     try {
       const answer = await this.#ask(`/admin/history?after=${this.history.latestMs}`, signal);
       if (!answer.ok) return;
       const more: unknown = await answer.json();
-      if (!signal.aborted) this.history = addHistory(this.history, more, this.#options.ports.time.wallMs());
+      if (!signal.aborted) this.history = addHistory(this.history, more, time.wallMs(), askedMs);
     } catch {
       // The stream of decisions tells when a router is gone.
     }
@@ -143,7 +150,7 @@ export class Follower {
   #take(sections: unknown): void {
     // The document is empty until it has synced.
     if (!("traffic" in asObject(sections))) return;
-    this.overview = readOverview(sections);
+    this.#overview = readOverview(sections);
     this.isLive = true;
     this.hasBeenLive = true;
     this.#failures = 0;

@@ -8,6 +8,14 @@ export interface DetailAddress {
 
 export const detailLink = (kind: DetailKind, key: string): string => `#${kind}/${encodeURIComponent(key)}`;
 
+/** A row of the overview, which a fragment leads to without a page of its own. */
+export type PlaceKind = "engine" | "router" | "event";
+
+/** Id of a row's element. */
+export const placeId = (kind: PlaceKind, key: string): string => `row/${kind}/${key}`;
+
+export const placeLink = (kind: PlaceKind, key: string): string => `#row/${kind}/${encodeURIComponent(key)}`;
+
 /** @returns undefined for the overview, and for anything that is no address of a detail */
 export function readDetailLink(fragment: string): DetailAddress | undefined {
   const [, kind, text = ""] = /^#(engine|decision|prefix)\/(.+)$/.exec(fragment) ?? [];

@@ -53,6 +53,8 @@ const kinds: Readonly<Record<string, { readonly level: Level; readonly one: stri
 export interface EventLine {
   readonly key: string;
   readonly atMs: number;
+  readonly kind: string;
+  readonly subjects: readonly string[];
   readonly level: Level;
   readonly text: string;
   /** Every subject, with its detail, for whoever looks closer. */
@@ -107,7 +109,8 @@ function lineOf(group: readonly FleetEvent[]): EventLine {
   const one = `${first.subject} ${words.one}${first.detail === "" ? "" : ` (${first.detail})`}`;
   return {
     key: `${keyOf(first)} ${group.length}`,
-    ...{ atMs: first.atMs, level: words.level, text: group.length > 1 ? many : one },
+    ...{ atMs: first.atMs, kind: first.kind, subjects: group.map(({ subject }) => subject) },
+    ...{ level: words.level, text: group.length > 1 ? many : one },
     more: group.map(withDetail).join("\n"),
   };
 }

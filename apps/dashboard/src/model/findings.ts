@@ -1,13 +1,17 @@
+import { placeLink } from "./detail-address.ts";
+import type { EventLine } from "./events.ts";
 import { formatAge, formatCount, formatMs, formatTime } from "./format.ts";
 import type { Recent } from "./history.ts";
 import type { RefusedLink, RouterStatus } from "./overview.ts";
-import { type EngineRow, isUnresponsive, notProbed, type RouterRow } from "./rows.ts";
+import { type EngineRow, isAbsent, isUnresponsive, notProbed, type RouterRow } from "./rows.ts";
 
 /** What the rules look at. */
 export interface FleetFacts {
   /** Whether any router answers now, and whether one ever did. */
   readonly isLive: boolean;
   readonly hasBeenLive: boolean;
+  /** Since when no router answers; undefined while one does. */
+  readonly silentSinceMs: number | undefined;
   /** The last change of the router that the page reads from. */
   readonly moved: { readonly from: string; readonly to: string; readonly atMs: number } | undefined;
   /** Of the router that is read. */
@@ -19,9 +23,9 @@ export interface FleetFacts {
   readonly waiting: number;
   /** Classes whose queues have rejected requests. */
   readonly rejecting: readonly string[];
+  /** The log of events, newest first. */
+  readonly events: readonly EventLine[];
   readonly nowMs: number;
-  /** The same time on the clock of the router that is read. */
-  readonly routerNowMs: number;
 }
 
 /** `alarm`: requests suffer; `warn`: they will, or redundancy is lost; `note`: somebody did it, or may want to know. */
@@ -34,6 +38,22 @@ export interface Finding {
   readonly sentence: string;
   /** What to do; commands are in backticks. */
   readonly next: string;
+  /** Where the page shows more of it. */
+  readonly links: readonly FindingLink[];
+}
+
+interface FindingLink {
+  readonly text: string;
+  readonly href: string;
+}
+
+/** Where a finding comes from: rows of the page, and kinds of events about them. */
+interface Origins {
+  readonly engines?: readonly EngineRow[];
+  readonly routers?: readonly string[];
+  readonly events?: readonly string[];
+  /** Links to whole panels. */
+  readonly panels?: readonly FindingLink[];
 }
 
 interface Rule<Found> {
@@ -43,21 +63,46 @@ interface Rule<Found> {
   readonly level: Level | ((found: readonly Found[], facts: FleetFacts) => Level);
   readonly says: (found: readonly Found[], facts: FleetFacts) => string;
   readonly next: (found: readonly Found[], facts: FleetFacts) => string;
+  readonly origins?: (found: readonly Found[], facts: FleetFacts) => Origins;
 }
 
 const rule =
-  <Found>({ name, finds, level, says, next }: Rule<Found>) =>
+  <Found>({ name, finds, level, says, next, origins }: Rule<Found>) =>
   (facts: FleetFacts): readonly Finding[] => {
     const found = finds(facts);
     if (found.length === 0) return [];
     const how = typeof level === "string" ? level : level(found, facts);
-    return [{ rule: name, level: how, sentence: says(found, facts), next: next(found, facts) }];
+    const links = linksTo(origins?.(found, facts) ?? {}, facts);
+    return [{ rule: name, level: how, sentence: says(found, facts), next: next(found, facts), links }];
   };
+
+const enginesPanel: FindingLink = { text: "Show engines", href: "#panel-engines" };
+const routersPanel: FindingLink = { text: "Show routers", href: "#panel-routers" };
+const queuesPanel: FindingLink = { text: "Show queues", href: "#panel-queues" };
+
+/** One row, or the panel with all of them; and the newest event about one of them. */
+function linksTo({ engines = [], routers = [], events = [], panels = [] }: Origins, facts: FleetFacts) {
+  const [engine, ...otherEngines] = engines;
+  const [router, ...otherRouters] = routers;
+  const subjects = [...engines.map(({ engine: id }) => id), ...routers];
+  const event = facts.events.find(
+    (line) => events.includes(line.kind) && line.subjects.some((subject) => subjects.includes(subject)),
+  );
+  const links: FindingLink[] = [...panels];
+  if (engine)
+    links.push(otherEngines.length > 0 ? enginesPanel : { text: "Show engine", href: placeLink("engine", engine.key) });
+  if (router !== undefined)
+    links.push(otherRouters.length > 0 ? routersPanel : { text: "Show router", href: placeLink("router", router) });
+  if (event) links.push({ text: "Show event", href: placeLink("event", event.key) });
+  return links;
+}
+
+/** Events by which engines stop to accept requests. */
+const engineEnds = ["engine_down", "engine_unreachable", "circuit_open", "engine_draining", "engine_asleep"] as const;
 
 const when = (holds: boolean): readonly true[] => (holds ? [true] : []);
 const isUp = ({ health }: EngineRow): boolean => health === "up";
-const downStates: ReadonlySet<string> = new Set(["down", "unreachable"]);
-const isDown = ({ health }: EngineRow): boolean => downStates.has(health);
+const isGone = ({ state }: RouterRow): boolean => state === "gone" || state === "silent";
 /** How long a change of the source is told. */
 const movedMs = 60_000;
 /** Refusals are repeated as long as the other router tries. */
@@ -70,6 +115,17 @@ const leastMeasured = 20;
 /** Requests that were answered, but missed their objectives. */
 const late = ({ missed, failed, cut, refused }: Recent): number => Math.max(0, missed - failed - cut - refused);
 
+/** Requests that no engine took. */
+const unavailable = ({ refused, limited }: Recent): number => Math.max(0, refused - limited);
+
+const failingEngines = (engines: readonly EngineRow[]): readonly EngineRow[] =>
+  engines.filter((engine) => isAbsent(engine) || engine.health === "open");
+const enginesOf = (models: readonly string[], engines: readonly EngineRow[]): readonly EngineRow[] =>
+  engines.filter((engine) => engine.models.some((id) => models.includes(id)));
+const lateEngines = (engines: readonly EngineRow[]): readonly EngineRow[] => [
+  ...unresponsiveEngines(engines),
+  ...slowEngines(engines),
+];
 const unresponsiveEngines = (engines: readonly EngineRow[]): readonly EngineRow[] => engines.filter(isUnresponsive);
 const slowEngines = (engines: readonly EngineRow[]): readonly EngineRow[] =>
   engines.filter((row) => isUp(row) && row.slow !== null && row.unresponsiveSinceMs === null);
@@ -94,7 +150,8 @@ const rules = [
     name: "no_router",
     finds: ({ isLive, hasBeenLive }) => when(!isLive && hasBeenLive),
     level: "alarm",
-    says: () => "No router answers. This is the last known state; the page keeps trying.",
+    says: (_, { silentSinceMs }) =>
+      `No router answers${silentSinceMs === undefined ? "" : ` since ${formatTime(silentSinceMs)}`}. The page shows the last known state and keeps trying.`,
     next: () => "Check that the routers run, and that their admin port can be reached from here.",
   }),
   rule({
@@ -110,14 +167,15 @@ const rules = [
     level: "alarm",
     says: (found) => `No engine accepts requests: ${countStates(found)}.`,
     next: (found) => nextForEngines(found),
+    origins: (engines) => ({ engines, events: engineEnds }),
   }),
   rule({
     name: "model_without_engine",
     finds: ({ isLive, engines }) => (isLive && engines.some(isUp) ? modelsWithoutEngine(engines) : []),
     level: "alarm",
     says: (found) => `No running engine serves ${few(found, "models")}.`,
-    next: (found, { engines }) =>
-      nextForEngines(engines.filter(({ models }) => models.some((id) => found.includes(id)))),
+    next: (found, { engines }) => nextForEngines(enginesOf(found, engines)),
+    origins: (found, { engines }) => ({ engines: enginesOf(found, engines), events: engineEnds }),
   }),
   rule({
     name: "failed_requests",
@@ -125,36 +183,46 @@ const rules = [
     level: (_, { recent }) => (recent.failed + recent.cut >= recent.requests * alarmShare ? "alarm" : "warn"),
     says: (_, { recent }) => `${failures(recent)} in the last minute.`,
     next: (_, { engines }) =>
-      engines.some((engine) => isDown(engine) || engine.health === "open")
-        ? `Start with ${few(
-            engines.filter((engine) => isDown(engine) || engine.health === "open").map(({ key }) => key),
-            "engines that are down",
-          )}.`
-        : "Explain one with `espalier explain --request-id ID` and read the engine's log.",
+      startWith(failingEngines(engines)) ??
+      "Explain one with `espalier explain --request-id ID` and read the engine's log.",
+    origins: (_, { engines }) => ({ engines: failingEngines(engines), events: engineEnds }),
   }),
   rule({
     name: "reads_elsewhere",
-    finds: ({ isLive, moved, nowMs }) => (isLive && moved && nowMs - moved.atMs <= movedMs ? [moved] : []),
+    // One that was only slow, or is back, is not gone.
+    finds: ({ isLive, moved, routers, nowMs }) =>
+      isLive &&
+      moved &&
+      nowMs - moved.atMs <= movedMs &&
+      routers.some((row) => row.router === moved.from && isGone(row))
+        ? [moved]
+        : [],
     level: "warn",
-    says: ([moved], { nowMs }) =>
-      `${moved!.from} is gone: reading from ${moved!.to} since ${formatTime(moved!.atMs)} (${formatAge(nowMs - moved!.atMs)}).`,
+    // Its row and its event have the time at which the other routers lost it, and the page another one at which it noticed.
+    says: ([moved], { routers }) => {
+      const lost = routers.find(({ router }) => router === moved!.from)?.lost;
+      return `${moved!.from} is gone${lost ? ` since ${formatTime(lost.sinceMs)}` : ""}: reading from ${moved!.to}.`;
+    },
     next: ([moved]) => `Restart ${moved!.from}. The other routers serve its clients.`,
+    origins: ([moved]) => ({ routers: [moved!.from], events: ["router_lost", "router_left"] }),
   }),
   rule({
     name: "engines_down",
-    finds: ({ isLive, engines }) => (isLive && engines.some(isUp) ? engines.filter(isDown) : []),
+    finds: ({ isLive, engines }) => (isLive && engines.some(isUp) ? engines.filter(isAbsent) : []),
     level: (found, { engines }) => (2 * found.length >= engines.length ? "alarm" : "warn"),
     says: (found, { engines }) => `${whichEngines(found, engines, "down")}: ${reasonsOf(found)}.`,
     next: (found) => `${nextForEngines(found)} Requests go to the others.`,
+    origins: (engines) => ({ engines, events: ["engine_down", "engine_unreachable"] }),
   }),
   rule({
     name: "unresponsive_engines",
     finds: ({ isLive, engines }) => (isLive ? unresponsiveEngines(engines) : []),
     level: "warn",
-    says: (found, { engines, routerNowMs }) =>
-      `${whichEngines(found, engines, "unresponsive")}: requests wait there, and nothing has come since ${sinceText(found, routerNowMs)}, although health checks succeed.`,
+    says: (found, { engines, nowMs }) =>
+      `${whichEngines(found, engines, "unresponsive")}: requests wait there, and nothing has come since ${sinceText(unresponsiveSince(found), nowMs)}, although health checks succeed.`,
     next: (found) =>
       `Restart ${found.length === 1 ? `it, or drain it with \`espalier engines drain ${found[0]!.key}\`` : "them"}. When its connections break, waiting requests go to the others.`,
+    origins: (engines) => ({ engines, events: ["circuit_open"] }),
   }),
   rule({
     name: "slow_engines",
@@ -163,6 +231,7 @@ const rules = [
     says: (found, { engines }) => `${whichEngines(found, engines, "slow")}: ${slownessOf(found[0]!)}.`,
     next: ([first]) =>
       `Compare its GPU, its log and its queue with the others', or drain it with \`espalier engines drain ${first!.key}\`.`,
+    origins: (engines) => ({ engines }),
   }),
   rule({
     name: "circuit_open",
@@ -171,17 +240,33 @@ const rules = [
     level: "warn",
     says: (found, { engines }) => `${whichEngines(found, engines, "failing requests")}: ${reasonsOf(found)}.`,
     next: () => "Read its log. The engine gets one request at a time until it recovers.",
+    origins: (engines) => ({ engines, events: ["circuit_open"] }),
   }),
   rule({
-    name: "refused_requests",
-    finds: ({ isLive, recent }) => when(isLive && recent.refused > 0),
+    name: "unavailable_requests",
+    finds: ({ isLive, recent }) => when(isLive && unavailable(recent) > 0),
     level: "warn",
     says: (_, { recent }) =>
-      `${formatCount(recent.refused)} of ${count(recent.requests, "request")} refused with 429 or 503 in the last minute.`,
+      `${formatCount(unavailable(recent))} of ${count(recent.requests, "request")} got 503 in the last minute: no engine took them.`,
+    next: (_, { engines }) =>
+      startWith(
+        engines.filter((engine) => !isUp(engine)),
+        "engines that accept no requests",
+      ) ??
+      "All engines are up: the error code of the answers gives the reason (docs/ERRORS.md). If an engine answers 503 itself, read its log.",
+    origins: (_, { engines }) => ({ engines: engines.filter((engine) => !isUp(engine)), events: engineEnds }),
+  }),
+  rule({
+    name: "limited_requests",
+    finds: ({ isLive, recent }) => when(isLive && recent.limited > 0),
+    level: "warn",
+    says: (_, { recent }) =>
+      `${formatCount(recent.limited)} of ${count(recent.requests, "request")} got 429 in the last minute: a limit was reached.`,
     next: (_, { rejecting }) =>
       rejecting.length > 0
         ? `The queue of ${few(rejecting, "classes")} rejects requests: add engines, or reduce load.`
-        : "No queue rejected them: look at `limits`, API keys and the engines' own answers in the router's log.",
+        : "No queue rejected them: raise `limits`, add routers, or reduce load. Engines that answer 429 themselves have limits of their own.",
+    origins: (_, { rejecting }) => ({ panels: rejecting.length > 0 ? [queuesPanel] : [] }),
   }),
   rule({
     name: "missed_objectives",
@@ -194,21 +279,16 @@ const rules = [
     level: "note",
     says: (_, { recent }) =>
       `${formatCount(late(recent))} of ${count(recent.met + recent.missed, "request")} missed their objectives in the last minute: late first tokens or slow output.`,
-    next: (_, { engines }) => {
-      const causes = [...unresponsiveEngines(engines), ...slowEngines(engines)].map(({ key }) => key);
-      return causes.length > 0
-        ? `Start with ${few(causes, "unresponsive or slow engines")}.`
-        : "The `result` label of `espalier_slo_requests_total` says which objective was missed. Add engines or adjust `slo`.";
-    },
+    next: (_, { engines }) =>
+      startWith(lateEngines(engines), "unresponsive or slow engines") ??
+      "The `result` label of `espalier_slo_requests_total` says which objective was missed. Add engines or adjust `slo`.",
+    origins: (_, { engines }) => ({ engines: lateEngines(engines) }),
   }),
   rule({
     name: "lost_routers",
     finds: ({ isLive, moved, nowMs, routers }) =>
       isLive
-        ? routers.filter(
-            ({ state, router }) =>
-              (state === "gone" || state === "silent") && !(moved?.from === router && nowMs - moved.atMs <= movedMs),
-          )
+        ? routers.filter((row) => isGone(row) && !(moved?.from === row.router && nowMs - moved.atMs <= movedMs))
         : [],
     level: "warn",
     says: (found) =>
@@ -220,6 +300,7 @@ const rules = [
           )} ${found.length === 1 ? "is" : "are"} gone.`,
     next: (found) =>
       `Restart ${found.length === 1 ? "it" : "them"}, or check the network to the mesh port. Sessions and feeds have moved to the other routers.`,
+    origins: (found) => ({ routers: found.map(({ router }) => router), events: ["router_lost"] }),
   }),
   rule({
     name: "not_ready",
@@ -234,15 +315,16 @@ const rules = [
         "routers",
       )} ${found.length === 1 ? "is" : "are"} not ready: ${found[0]!.reasons.join("; ")}.`,
     next: () => "Load balancers skip it until `/readyz` returns 200.",
+    origins: (found) => ({ routers: found.map(({ router }) => router) }),
   }),
   rule({
     name: "refused_routers",
-    finds: ({ isLive, refused, routerNowMs }) =>
-      isLive ? refused.filter(({ lastMs }) => routerNowMs - lastMs < refusedMs) : [],
+    finds: ({ isLive, refused, nowMs }) => (isLive ? refused.filter(({ lastMs }) => nowMs - lastMs < refusedMs) : []),
     level: "warn",
     says: (found) =>
       `A router at ${few([...new Set(found.map(({ address }) => address))], "addresses")} is refused: ${refusalText(found[0]!.reason)}.`,
     next: ([first]) => refusals[first!.reason]?.next ?? first!.detail,
+    origins: () => ({ panels: [routersPanel] }),
   }),
   rule({
     name: "differing_routers",
@@ -258,6 +340,7 @@ const rules = [
       found.every(({ differs }) => differs.join() === "version")
         ? "Finish the upgrade."
         : "Give all routers the same configuration file, and reload them with `espalier reload`.",
+    origins: (found) => ({ routers: found.map(({ router }) => router) }),
   }),
   rule({
     name: "reload_failed",
@@ -266,6 +349,9 @@ const rules = [
     says: ([reload]) =>
       `The reload at ${formatTime(reload!.atMs)} failed; the previous configuration stays active: ${reload!.error}`,
     next: () => "Check the file with `espalier check-config --config FILE`.",
+    origins: (_, { routers }) => ({
+      ...{ routers: routers.flatMap(({ router, isSource }) => (isSource ? [router] : [])), events: ["reload_failed"] },
+    }),
   }),
   rule({
     name: "restart_needed",
@@ -284,6 +370,7 @@ const rules = [
         "routers",
       )} ${found.length === 1 ? "is" : "are"} draining.`,
     next: () => "After a deliberate stop, no action is needed: the router exits after its last answer.",
+    origins: (found) => ({ routers: found.map(({ router }) => router), events: ["router_draining"] }),
   }),
   rule({
     name: "starting_engines",
@@ -294,6 +381,7 @@ const rules = [
     level: "note",
     says: (found, { engines }) => `${whichEngines(found, engines, "not up yet")}: ${reasonsOf(found)}.`,
     next: () => "Wait while it loads its model. If it never comes up, check its address and its log.",
+    origins: (engines) => ({ engines }),
   }),
   rule({
     name: "idle_engines",
@@ -306,6 +394,7 @@ const rules = [
         "engines",
       )} ${found.length === 1 ? "accepts" : "accept"} no requests: ${countStates(found)}.`,
     next: (found) => nextForEngines(found),
+    origins: (engines) => ({ engines, events: engineEnds }),
   }),
   rule({
     name: "waiting_requests",
@@ -314,6 +403,7 @@ const rules = [
     says: (_, { waiting }) =>
       `${count(Math.round(waiting), "request")} ${Math.round(waiting) === 1 ? "waits" : "wait"} for an engine.`,
     next: () => "The engines are saturated. Add engines if the queue persists.",
+    origins: () => ({ panels: [queuesPanel] }),
   }),
 ];
 
@@ -326,7 +416,7 @@ export function findingsOf(facts: FleetFacts): readonly Finding[] {
 }
 
 function quiet({ isLive, engines, routers, recent }: FleetFacts): Finding {
-  const rest = { rule: "quiet", level: "quiet", next: "" } as const;
+  const rest = { rule: "quiet", level: "quiet", next: "", links: [] } as const;
   if (!isLive) return { ...rest, sentence: "Connecting …" };
   const requests =
     recent.requests === 0 ? "No request in the last minute" : "Every request of the last minute was answered";
@@ -370,11 +460,19 @@ function whichEngines(found: readonly EngineRow[], all: readonly EngineRow[], wh
 }
 
 /** Since when the first of them is unresponsive. */
-function sinceText(engines: readonly EngineRow[], routerNowMs: number): string {
-  const sinceMs = Math.min(
-    ...engines.map(({ unresponsiveSinceMs }) => unresponsiveSinceMs ?? Number.POSITIVE_INFINITY),
-  );
-  return `${formatTime(sinceMs)} (${formatAge(routerNowMs - sinceMs)})`;
+const unresponsiveSince = (engines: readonly EngineRow[]): number =>
+  Math.min(...engines.map(({ unresponsiveSinceMs }) => unresponsiveSinceMs ?? Number.POSITIVE_INFINITY));
+
+/** `14:03:59 (34 s ago)` */
+const sinceText = (sinceMs: number, nowMs: number): string => `${formatTime(sinceMs)} (${formatAge(nowMs - sinceMs)})`;
+
+/** @returns undefined where there is none to start with */
+function startWith(engines: readonly EngineRow[], nouns = "engines that are down"): string | undefined {
+  if (engines.length === 0) return undefined;
+  return `Start with ${few(
+    engines.map(({ key }) => key),
+    nouns,
+  )}.`;
 }
 
 function slownessOf({ slow }: EngineRow): string {

@@ -8,6 +8,7 @@ type HistoryPoint = ReturnType<typeof readPoint>;
 const pointFields = {
   requestsPerS: asNumber,
   refusedPerS: asNumber,
+  limitedPerS: asNumber,
   failedPerS: asNumber,
   cutPerS: asNumber,
   promptTokensPerS: asNumber,
@@ -38,11 +39,14 @@ export interface History {
   readonly objectives: readonly Objectives[];
   /** Where the next points begin, on the router's clock. */
   readonly latestMs: number;
-  /** By how much that is ahead of the page's. */
+  /** By how much that is ahead of the page's. It stays as it is while an answer allows it, so that times do not jump. */
   readonly aheadMs: number;
 }
 
 export const emptyHistory: History = { points: new Map(), events: [], objectives: [], latestMs: 0, aheadMs: 0 };
+
+/** A difference of clocks within it is none. */
+const clockSlackMs = 1_000;
 
 /** Points of the plots: fifteen minutes of one a second. */
 export const maxPoints = 900;
@@ -51,10 +55,15 @@ export const maxPoints = 900;
  * Adds what a router answers to `GET /admin/history`.
  *
  * @param nowMs when the answer came, on the page's clock, which need not agree with the router's
+ * @param askedMs when it was asked for
  */
-export function addHistory(history: History, answer: unknown, nowMs: number): History {
+export function addHistory(history: History, answer: unknown, nowMs: number, askedMs = nowMs): History {
   const columns = asObject(answer);
-  const ahead = asNumber(columns.nowMs, nowMs) - nowMs;
+  const routerNowMs = asNumber(columns.nowMs, nowMs);
+  // It was written at some time between the question and the answer.
+  const [least, most] = [routerNowMs - nowMs, routerNowMs - askedMs];
+  const isAllowed = history.aheadMs >= least - clockSlackMs && history.aheadMs <= most + clockSlackMs;
+  const ahead = isAllowed ? history.aheadMs : (least + most) / 2;
   const at = listOf(asNumber)(columns.atMs);
   const names = Object.keys(pointFields);
   const points = new Map(history.points);
@@ -199,11 +208,25 @@ function larger(one: number | null, other: number | null): number | null {
 }
 
 /** How old a figure may be that is shown as the present one, in points. */
-const nowPoints = 10;
+const nowPoints = 4;
 
-/** The present value of a line of the plots: every figure of the page is one of these. */
-export const latestOf = (line: readonly (number | null)[]): number | null =>
+/** The present value of a line of the plots; null where there is none. */
+export const presentOf = (line: readonly (number | null)[]): number | null =>
   line.slice(-nowPoints).findLast((value) => value !== null) ?? null;
+
+/** The latest value of a line of the plots, and how old it is: every figure of the page is one of these. */
+export interface Latest {
+  /** Null where nothing was measured in fifteen minutes. */
+  readonly value: number | null;
+  /** 0 for a present one. */
+  readonly ageMs: number;
+}
+
+export function latestOf(line: readonly (number | null)[]): Latest {
+  const at = line.findLastIndex((value) => value !== null);
+  const age = line.length - 1 - at;
+  return { value: line[at] ?? null, ageMs: at < 0 || age < nowPoints ? 0 : (age + incompleteS) * 1_000 };
+}
 
 /** Requests of the last minute, over all routers. */
 export type Recent = ReturnType<typeof recentOf>;
@@ -212,22 +235,25 @@ const recentS = 60;
 
 export function recentOf(histories: readonly History[], nowMs: number) {
   const lastS = Math.round(nowMs / 1_000);
-  const sum = { requests: 0, refused: 0, failed: 0, cut: 0, met: 0, missed: 0 };
+  const sum = { requests: 0, refused: 0, limited: 0, failed: 0, cut: 0, met: 0, missed: 0 };
   for (const { points } of histories) {
     for (let second = lastS - recentS; second <= lastS; second++) {
       const point = points.get(second);
       if (!point) continue;
       sum.requests += point.requestsPerS;
       sum.refused += point.refusedPerS;
+      sum.limited += point.limitedPerS;
       sum.failed += point.failedPerS;
       sum.cut += point.cutPerS;
       sum.met += point.metPerS;
       sum.missed += point.missedPerS;
     }
   }
-  const { requests, refused, failed, cut, met, missed } = sum;
+  const { requests, refused, limited, failed, cut, met, missed } = sum;
   return {
     ...{ requests: Math.round(requests), refused: Math.round(refused) },
+    /** Of the refused ones, those with 429. */
+    limited: Math.round(limited),
     ...{ failed: Math.round(failed), cut: Math.round(cut) },
     ...{ met: Math.round(met), missed: Math.round(missed) },
   };

@@ -139,6 +139,33 @@ const readStatus = objectOf({
 /** One router's view of itself and the fleet: its document `overview/<router>`. */
 export type Overview = ReturnType<typeof readOverview>;
 
+/**
+ * The same overview with its times on the page's clock.
+ *
+ * @param aheadMs by how much the router's clock is ahead
+ */
+export function onPageClock(overview: Overview, aheadMs: number): Overview {
+  if (aheadMs === 0) return overview;
+  const moved = (timeMs: number): number => timeMs - aheadMs;
+  const movedOrNull = (timeMs: number | null): number | null => (timeMs === null ? null : moved(timeMs));
+  const { engines, links, status } = overview;
+  return {
+    ...overview,
+    engines: engines.map((engine) => ({
+      ...engine,
+      sinceMs: engine.sinceMs === 0 ? 0 : moved(engine.sinceMs),
+      oldestSinceMs: movedOrNull(engine.oldestSinceMs),
+      unresponsiveSinceMs: movedOrNull(engine.unresponsiveSinceMs),
+    })),
+    links: {
+      ...links,
+      lost: links.lost.map((lost) => ({ ...lost, sinceMs: moved(lost.sinceMs) })),
+      refused: links.refused.map((refused) => ({ ...refused, lastMs: moved(refused.lastMs) })),
+    },
+    status: { ...status, reload: status.reload && { ...status.reload, atMs: moved(status.reload.atMs) } },
+  };
+}
+
 /** Takes the map of the document, as plain JSON. */
 export const readOverview = objectOf({
   engines: listOf(readEngine),

@@ -13,16 +13,19 @@ export function engineRows({ engines, load }: Pick<Overview, "engines" | "load">
   const rows = engines.flatMap((engine) =>
     engine.targets.map(({ target: key, held, slower, placed, owner, quality, isAsleep, ...signals }) => {
       const { own = 0, others = 0, pendingPrefillTokens = 0 } = loads.get(key) ?? {};
-      const facts = held + slower;
+      const health = healthOf(engine, isAsleep);
+      // What was cached on an engine that is down cannot be used, and may be lost.
+      const facts = isAbsent(health) ? 0 : held + slower;
+      const predicted = isAbsent(health) ? 0 : placed;
       return {
-        ...{ key, models: engine.models, role: engine.role, ...healthOf(engine, isAsleep), sinceMs: engine.sinceMs },
+        ...{ key, engine: engine.id, models: engine.models, role: engine.role, ...health, sinceMs: engine.sinceMs },
         /** Requests of all routers. */
         inFlight: own + others,
         pendingPrefillTokens,
         /** What the engine itself tells. */
         ...signals,
-        blocks: facts > 0 ? facts : placed,
-        source: sourceOf(facts, placed),
+        blocks: facts > 0 ? facts : predicted,
+        source: sourceOf(facts, predicted),
         /** The router that reads its events, and how good its feed is. */
         ...{ owner, quality },
         /** Where it is, and milliseconds of a round trip to it. */
@@ -76,6 +79,14 @@ function healthOf(
   if (isAsleep) return { health: "asleep", note: "reported by its metrics" };
   return draining ? { health: "draining", note: "by an operator" } : { health: "up", note: "" };
 }
+
+/** Whether it cannot be reached. Figures of such an engine are of before. */
+export const isAbsent = ({ health }: { readonly health: Health }): boolean =>
+  health === "down" || health === "unreachable";
+
+/** Whether it accepts requests and has neither any nor a cache: it is new, or was not used for long. */
+export const isIdle = ({ health, inFlight, running, source }: EngineRow): boolean =>
+  health === "up" && inFlight === 0 && (running ?? 0) === 0 && source === "nothing";
 
 /** Whether it takes requests and answers none. Its circuit opens soon after. */
 export const isUnresponsive = ({ health, unresponsiveSinceMs }: EngineRow): boolean =>

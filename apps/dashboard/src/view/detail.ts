@@ -15,7 +15,7 @@ import { type EngineRow, healthText } from "../model/rows.ts";
 import type { Sessions } from "../model/sessions.ts";
 import { createDecisionRow } from "./decisions.ts";
 import { element, keyedList, type Part, setAttribute, setText } from "./dom.ts";
-import { blockSourceText } from "./tables.ts";
+import { blockSourceText, sinceText } from "./tables.ts";
 
 export interface DetailState {
   /** Undefined while the overview is shown. */
@@ -24,6 +24,8 @@ export interface DetailState {
   readonly decisions: readonly Decision[];
   readonly prefixes: readonly PrefixRow[];
   readonly sessions: Sessions;
+  /** Since when no router answers; then an engine has no figures. */
+  readonly silentSinceMs: number | undefined;
 }
 
 /**
@@ -61,7 +63,10 @@ export function createDetail(hueOf: (name: string) => string, ask: Questions): P
       if (shown?.kind === "decision") parts.decision.update({ ...state, key: shown.key });
       if (text === latest) return;
       latest = text;
-      scrollTo(0, 0);
+      // A link on top of a page may lead to a row of the overview.
+      const row = text === "" ? document.querySelector(":target") : null;
+      if (row) row.scrollIntoView({ block: "center" });
+      else scrollTo(0, 0);
     },
   };
 }
@@ -122,13 +127,15 @@ function createEnginePage(hueOf: (name: string) => string): Part<KeyedState> {
   );
   return {
     node,
-    update({ key, engines, decisions: all, prefixes: rows, sessions }) {
+    update({ key, engines, decisions: all, prefixes: rows, sessions, silentSinceMs }) {
       const row = engines.find((engine) => engine.key === key);
       setText(head.name, key);
       setAttribute(head.node, "data-health", row?.health ?? "down");
-      setText(head.state, row ? healthText[row.health] : "unknown to this router");
-      facts.update(row ? engineFacts(row) : []);
-      setText(loss, row ? drainText(row, rows, sessions) : "");
+      const isOld = silentSinceMs !== undefined;
+      const state = row ? healthText[row.health] : "unknown to this router";
+      setText(head.state, isOld ? `was ${state}, ${sinceText(silentSinceMs)}` : state);
+      facts.update(row && !isOld ? engineFacts(row) : []);
+      setText(loss, row && !isOld ? drainText(row, rows, sessions) : "");
       const own = all.filter(({ target, prefillEngine }) => target === key || prefillEngine === key);
       showDecisions(own.slice(0, shownDecisions));
       setText(noDecision, own.length === 0 ? "No recent decision." : "");

@@ -78,6 +78,57 @@ export function panel(title: string, className: string, ...children: readonly Ch
   return { node: element("section", { class: `panel ${className}`, "aria-labelledby": id }, head, body), aside };
 }
 
+/** Height of the line that says how many rows are below. */
+const moreLinePx = 20;
+
+/**
+ * Shows whole rows only: what is cut off at the bottom of a box that scrolls is covered by a line with the number of rows below.
+ *
+ * @param rows selects them within the box, in their order on the page
+ */
+export function wholeRows(box: HTMLElement, rows: string): void {
+  const text = element("span");
+  box.append(element("p", { class: "below", "aria-hidden": "true" }, text));
+  const update = (): void => {
+    const all = [...box.querySelectorAll(rows)];
+    const endPx = box.getBoundingClientRect().bottom;
+    const { first, heightPx } = firstCovered(
+      all.map((row) => row.getBoundingClientRect()),
+      endPx,
+    );
+    text.style.height = `${heightPx}px`;
+    setText(text, heightPx === 0 ? "" : `${all.length - first} more`);
+  };
+  let isDue = false;
+  const updateSoon = (): void => {
+    if (isDue) return;
+    isDue = true;
+    requestAnimationFrame(() => {
+      isDue = false;
+      update();
+    });
+  };
+  new ResizeObserver(update).observe(box);
+  new MutationObserver(updateSoon).observe(box, { childList: true, subtree: true });
+  box.addEventListener("scroll", update, { passive: true });
+}
+
+/**
+ * The first row that is covered, and the height of the cover: from its top to the end of the box, or 0 where all rows fit.
+ *
+ * @param rows places of the rows, from top to bottom
+ */
+export function firstCovered(
+  rows: readonly { readonly top: number; readonly bottom: number }[],
+  endPx: number,
+): { readonly first: number; readonly heightPx: number } {
+  // Half a pixel is no part of a row that anybody sees.
+  let first = rows.findIndex(({ bottom }) => bottom > endPx + 0.5);
+  if (first < 0) return { first: rows.length, heightPx: 0 };
+  while (first > 0 && endPx - rows[first]!.top < moreLinePx) first -= 1;
+  return { first, heightPx: Math.max(0, endPx - rows[first]!.top) };
+}
+
 /** Colours by which engines and routers are told apart; the style sheet has one for each number. */
 const hueCount = 10;
 

@@ -1,10 +1,11 @@
-import { type EventLine, eventLines, type FleetEvent } from "../model/events.ts";
+import { placeId } from "../model/detail-address.ts";
+import type { EventLine } from "../model/events.ts";
 import { formatTime } from "../model/format.ts";
 import { element, keyedList, type Part, panel, setText } from "./dom.ts";
 
 interface EventsState {
-  /** Of each router, those of the source first. */
-  readonly events: readonly (readonly FleetEvent[])[];
+  /** Newest first. */
+  readonly lines: readonly EventLine[];
   readonly grafana: string | null;
 }
 
@@ -19,25 +20,24 @@ export function createEvents(): Part<EventsState> {
   const link = element("a", { hidden: true, rel: "noreferrer", target: "_blank" }, "More in Grafana");
   aside.append(note, link);
   const show = keyedList<EventLine>(list, ({ key }) => key, createLine);
-  let latest: EventsState["events"] = [];
+  let latest: EventsState["lines"] | undefined;
   return {
     node,
-    update({ events, grafana }) {
+    update({ lines, grafana }) {
       link.hidden = grafana === null;
       if (grafana !== null) link.href = grafana;
-      if (events.length === latest.length && events.every((each, at) => each === latest[at])) return;
-      latest = events;
-      const lines = eventLines(events);
+      if (lines === latest) return;
+      latest = lines;
       setText(note, lines.length === 0 ? "no event in 15 minutes" : "15 minutes");
       show(lines.slice(0, shownLines));
     },
   };
 }
 
-function createLine({ atMs, level, text, more }: EventLine): Part<EventLine> {
+function createLine({ key, atMs, level, text, more }: EventLine): Part<EventLine> {
   const node = element(
     "li",
-    { "data-level": level, title: more },
+    { id: placeId("event", key), "data-level": level, title: more },
     element("time", {}, formatTime(atMs)),
     element("span", { class: "light", "aria-hidden": "true" }),
     element("span", {}, text),

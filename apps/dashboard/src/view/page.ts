@@ -1,20 +1,21 @@
 import type { FleetState } from "../follow/fleet-follower.ts";
 import type { DetailAddress } from "../model/detail-address.ts";
+import { eventLines, type FleetEvent } from "../model/events.ts";
 import { findingsOf } from "../model/findings.ts";
-import { latestOf, type Series } from "../model/history.ts";
+import { presentOf, type Series } from "../model/history.ts";
 import type { RouterStatus } from "../model/overview.ts";
 import type { PathStep } from "../model/prefix-tree.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
-import { engineRows, queueRows, routerRows } from "../model/rows.ts";
+import { type EngineRow, engineRows, isAbsent, queueRows, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
 import { createDetail, type Questions } from "./detail.ts";
-import { createHues, element, type Part, setAttribute, setText } from "./dom.ts";
+import { createHues, element, type Part, setAttribute, setText, wholeRows } from "./dom.ts";
 import { createEvents } from "./events.ts";
 import { createFindings } from "./findings.ts";
 import { createPlots } from "./plots.ts";
 import { createPrefixTree } from "./prefix-tree.ts";
 import { createSessions } from "./sessions.ts";
-import { createEngines, createQueues, createRouters } from "./tables.ts";
+import { createEngines, createQueues, createRouters, sinceText } from "./tables.ts";
 
 /// <reference lib="dom" />
 
@@ -56,17 +57,31 @@ export function createPage(ask: Questions) {
     element("div", { class: "side" }, column("watch", routers, events), column("work", queues, sessions)),
     detail.node,
   );
+  const linesOf = rememberLines();
+  for (const box of main.querySelectorAll<HTMLElement>(".scroll"))
+    wholeRows(box, ".scroll tbody tr, .scroll > :is(ol, ul) > li, .branch");
   let hasBeenLive = false;
   let waiting = 0;
   return {
     /** Once a second: it is drawn anew. */
     updatePlots(series: Series): void {
-      waiting = latestOf(series.waiting) ?? 0;
+      waiting = presentOf(series.waiting) ?? 0;
       parts.plots.update(series);
     },
     update({ fleet, prefixes: rows, path, address, nowMs }: PageState): void {
-      const { source, overview, decisions, skipped, sessions, takeovers, followed, live, recent, moved, events } =
-        fleet;
+      const {
+        source,
+        overview,
+        decisions,
+        skipped,
+        sessions,
+        takeovers,
+        followed,
+        live,
+        recent,
+        moved,
+        silentSinceMs,
+      } = fleet;
       const isLive = source?.isLive === true;
       hasBeenLive ||= isLive;
       const engines = overview ? engineRows(overview, live) : [];
@@ -81,23 +96,58 @@ export function createPage(ask: Questions) {
       const rejecting = queueRows(queues).flatMap(({ name, shed }) => (shed > 0 ? [name] : []));
       // Without engines there is nothing to decide and nothing cached.
       setAttribute(document.body, "data-empty", overview !== undefined && engines.length === 0);
-      const facts = { isLive, hasBeenLive, moved, engines, routers, refused, recent, waiting, rejecting, nowMs };
+      const events = linesOf(fleet.events);
+      const facts = {
+        isLive,
+        hasBeenLive,
+        silentSinceMs,
+        moved,
+        engines,
+        routers,
+        refused,
+        recent,
+        waiting,
+        rejecting,
+      };
       const status = overview?.status ?? readyStatus;
-      const routerNowMs = nowMs + (source?.history.aheadMs ?? 0);
-      parts.findings.update(findingsOf({ ...facts, status, routerNowMs }));
-      parts.engines.update(engines);
+      parts.findings.update(findingsOf({ ...facts, status, events, nowMs }));
+      parts.engines.update({ rows: engines, silentSinceMs });
       parts.routers.update({ routers, refused });
-      parts.events.update({ events, grafana: source?.grafana ?? null });
+      parts.events.update({ lines: events, grafana: source?.grafana ?? null });
       const numbers = new Map(routers.map(({ router, number }) => [router, String(number)]));
       const shortNameOf = (router: string): string => numbers.get(router) ?? "?";
+      const lostMsOf = (name: string) => routers.find(({ router }) => router === name)?.lost?.sinceMs;
       // Engines get their colours in the order of the fleet, which must be known before decisions are shown.
       if (overview) parts.decisions.update({ decisions, skipped });
-      if (overview) parts.sessions.update({ sessions, takeovers, shortNameOf });
-      parts.prefixes.update({ rows, path, engines, sessions });
-      parts.detail.update({ address, engines, decisions, prefixes: rows, sessions });
-      parts.queues.update(queues);
+      // A router that was only slow is not down.
+      const down = takeovers.filter(({ router: name }) =>
+        routers.every((row) => row.router !== name || row.state !== "live"),
+      );
+      if (overview) parts.sessions.update({ sessions, takeovers: down, shortNameOf, lostMsOf });
+      const unknown = cachesUnknown(silentSinceMs, engines);
+      parts.prefixes.update({ rows: unknown === undefined ? rows : [], path, engines, sessions, unknown });
+      parts.detail.update({ address, engines, decisions, prefixes: rows, sessions, silentSinceMs });
+      parts.queues.update({ queues, silentSinceMs });
     },
   };
+}
+
+/** Makes the lines of the log anew only when a router has sent events. */
+function rememberLines(): typeof eventLines {
+  let latest: readonly (readonly FleetEvent[])[] = [];
+  let lines: ReturnType<typeof eventLines> = [];
+  return (events) => {
+    if (events.length === latest.length && events.every((each, at) => each === latest[at])) return lines;
+    latest = events;
+    lines = eventLines(events);
+    return lines;
+  };
+}
+
+/** What was cached on engines that are down cannot be used. */
+function cachesUnknown(silentSinceMs: number | undefined, engines: readonly EngineRow[]): string | undefined {
+  if (silentSinceMs !== undefined) return sinceText(silentSinceMs);
+  return engines.length > 0 && engines.every(isAbsent) ? "all engines are down" : undefined;
 }
 
 /** Before a router has said anything. */

@@ -1,6 +1,6 @@
 /// <reference lib="dom" />
 import uPlot from "uplot";
-import { formatCount, formatMs, formatRate, formatShare, formatShort, unknown } from "../model/format.ts";
+import { formatAge, formatCount, formatMs, formatRate, formatShare, formatShort, unknown } from "../model/format.ts";
 import { latestOf, objectivesText, type Series } from "../model/history.ts";
 import { element, type Part, panel, setAttribute, setText } from "./dom.ts";
 
@@ -33,7 +33,7 @@ const kinds: readonly PlotKind[] = [
     format: formatRate,
     top: 5,
     lines: [{ label: "", variable: "--leaf", values: ({ requestsPerS }) => requestsPerS }],
-    also: ({ outputTokensPerS }) => `${textOf(formatShort, latestOf(outputTokensPerS))} output tokens/s`,
+    also: ({ outputTokensPerS }) => `${textOf(formatShort, latestOf(outputTokensPerS).value)} output tokens/s`,
   },
   {
     title: "Errors per second",
@@ -105,7 +105,7 @@ export function createPlots(): Part<Series> {
 function createPlot(kind: PlotKind): Part<Series> {
   const canvas = element("div", { class: "plot", role: "img", "aria-label": `${kind.title}: no data yet` });
   const figures = element("p", { class: "figures" });
-  const { node } = panel(kind.title, "chart", figures, canvas);
+  const { node, aside } = panel(kind.title, "chart", figures, canvas);
   const values = kind.lines.map(({ label, variable }) => {
     const value = element("span", { class: "value" }, unknown);
     const key = element("span", { class: `key-line key${variable}`, "aria-hidden": "true" });
@@ -122,11 +122,20 @@ function createPlot(kind: PlotKind): Part<Series> {
     const data = [series.timesS, ...lines] as unknown as uPlot.AlignedData;
     if (shown) shown.setData(data);
     else if (canvas.clientWidth > 0) shown = new uPlot(optionsOf(kind, canvas), data, canvas);
-    const texts = lines.map((line) => textOf(kind.format, latestOf(line)));
+    const latestValues = lines.map(latestOf);
+    const texts = latestValues.map(({ value }) => textOf(kind.format, value));
+    // A figure that is not the present one says so: in an outage nothing looks as if it still worked.
+    const ageMs = Math.max(...latestValues.map((each) => each.ageMs));
+    setAttribute(node, "data-old", ageMs > 0);
+    setText(aside, ageMs > 0 ? formatAge(ageMs) : "");
     if (kind.also) setText(also, kind.also(series));
     for (const [at, value] of values.entries()) setText(value, texts[at] ?? "");
     const spoken = kind.lines.map(({ label }, at) => `${label} ${texts[at]}`.trim()).join(", ");
-    setAttribute(canvas, "aria-label", `${kind.title} over the last fifteen minutes; now ${spoken}`);
+    setAttribute(
+      canvas,
+      "aria-label",
+      `${kind.title} over the last fifteen minutes; ${ageMs > 0 ? formatAge(ageMs) : "now"} ${spoken}`,
+    );
   };
   new ResizeObserver(() => {
     shown?.setSize({ width: canvas.clientWidth, height: canvas.clientHeight });

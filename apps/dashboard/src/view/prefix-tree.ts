@@ -14,6 +14,8 @@ export interface PrefixTreeState {
   readonly path: readonly PathStep[];
   readonly engines: readonly EngineRow[];
   readonly sessions: Sessions;
+  /** Why nothing is known of caches; undefined where it is. */
+  readonly unknown: string | undefined;
 }
 
 /** Key of the address that leads back to the trunk. */
@@ -27,7 +29,7 @@ const sourceWords: Readonly<Record<PrefixHolder["source"], string>> = {
 
 const lineHeightPx = 24;
 /** Width of the words behind a branch. */
-const wordsPx = 420;
+const wordsPx = 460;
 /** Width of the words where there is little room. */
 const shortWordsPx = 244;
 const leastBranchesPx = 76;
@@ -58,7 +60,9 @@ export function createPrefixTree(hueOf: (name: string) => string): Part<PrefixTr
     if (wanted === drawn) return;
     drawn = wanted;
     const focused = document.activeElement?.getAttribute("href");
-    picture.replaceChildren(drawTree(latest, picture.clientWidth - 4, hueOf));
+    const drawing = drawTree(latest, picture.clientWidth - 4, hueOf);
+    if (picture.querySelector("svg")) picture.querySelector("svg")?.replaceWith(drawing);
+    else picture.prepend(drawing);
     if (focused?.startsWith("#prefix/")) {
       picture.querySelector<SVGElement>(`[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
     }
@@ -69,7 +73,7 @@ export function createPrefixTree(hueOf: (name: string) => string): Part<PrefixTr
     update(state) {
       latest = state;
       const beyond = state.path.length > 0 ? state.rows.length - 1 : state.rows.length;
-      setText(aside, asideText(state.path.length > 0, beyond));
+      setText(aside, state.unknown ?? asideText(state.path.length > 0, beyond));
       showChosen(chosen, state);
       showPath([{ hash: wholeTree, tokens: 0 }, ...state.path]);
       draw();

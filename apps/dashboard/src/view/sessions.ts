@@ -14,6 +14,8 @@ export interface SessionsState {
   readonly takeovers: readonly Takeover[];
   /** A short name of each router. */
   readonly shortNameOf: (router: string) => string;
+  /** When the other routers lost it: the time that its row and its event have. */
+  readonly lostMsOf: (router: string) => number | undefined;
 }
 
 const shownSessions = 28;
@@ -30,7 +32,12 @@ export function createSessions(hueOf: (name: string) => string): Part<SessionsSt
   const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Sessions" });
   scroll.append(takeovers, list);
   const { node, aside } = panel("Sessions", "sessions-panel", scroll, legend);
-  const showTakeovers = keyedList<Takeover>(takeovers, ({ router }) => router, createTakeover);
+  let lostMsOf: SessionsState["lostMsOf"] = () => undefined;
+  const showTakeovers = keyedList<Takeover>(
+    takeovers,
+    ({ router }) => router,
+    ({ router }) => createTakeover(router, () => lostMsOf(router)),
+  );
   let shortNameOf: SessionsState["shortNameOf"] = (router) => router;
   const showTrails = keyedList<SessionTrail>(
     list,
@@ -40,7 +47,7 @@ export function createSessions(hueOf: (name: string) => string): Part<SessionsSt
   return {
     node,
     update(state) {
-      shortNameOf = state.shortNameOf;
+      ({ shortNameOf, lostMsOf } = state);
       setText(aside, state.sessions.size === 0 ? "none yet" : `${state.sessions.size} seen`);
       showTakeovers(state.takeovers);
       showTrails(latestTrails(state.sessions, shownSessions));
@@ -48,13 +55,15 @@ export function createSessions(hueOf: (name: string) => string): Part<SessionsSt
   };
 }
 
-function createTakeover({ router, goneMs }: Takeover): Part<Takeover> {
+function createTakeover(router: string, lostMs: () => number | undefined): Part<Takeover> {
   const text = element("span");
-  const strong = element("strong", {}, `${router} went down at ${formatTime(goneMs)}. `);
+  const strong = element("strong");
   const node = element("li", {}, strong, text);
   return {
     node,
     update(takeover) {
+      const atMs = lostMs();
+      setText(strong, `${router} went down${atMs === undefined ? "" : ` at ${formatTime(atMs)}`}. `);
       setAttribute(node, "data-outcome", takeoverOutcome(takeover));
       setText(text, takeoverText(takeover));
     },

@@ -1,4 +1,4 @@
-import { detailLink } from "../model/detail-address.ts";
+import { detailLink, placeId, placeLink } from "../model/detail-address.ts";
 import { refusalText } from "../model/findings.ts";
 import { formatCount, formatMs, formatRate, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
 import type { RefusedLink } from "../model/overview.ts";
@@ -10,6 +10,8 @@ import {
   type EngineView,
   engineOrders,
   healthText,
+  isAbsent,
+  isIdle,
   isUnresponsive,
   type QueueRow,
   queueRows,
@@ -26,14 +28,20 @@ const engineColumns: Readonly<Record<EngineOrder, string>> = {
   load: "In flight",
   memory: "KV memory",
   blocks: "Cached blocks",
-  share: "Share",
+  share: "Block share",
 };
 
+interface EnginesState {
+  readonly rows: readonly EngineRow[];
+  /** Since when no router answers; then figures are of before, and not shown. */
+  readonly silentSinceMs: number | undefined;
+}
+
 /** Engines: load, memory, cached blocks. They are searched, and sorted by what the heads of columns say. */
-export function createEngines(hueOf: (name: string) => string): Part<readonly EngineRow[]> {
+export function createEngines(hueOf: (name: string) => string): Part<EnginesState> {
   const body = element("tbody");
   let view: EngineView = { by: "state", isDescending: true, query: "" };
-  let latest: readonly EngineRow[] = [];
+  let latest: EnginesState = { rows: [], silentSinceMs: undefined };
   const look = (change: Partial<EngineView>): void => {
     view = { ...view, ...change };
     update(latest);
@@ -48,23 +56,34 @@ export function createEngines(hueOf: (name: string) => string): Part<readonly En
   });
   const search = element("input", { type: "search", placeholder: "Search engines", "aria-label": "Search engines" });
   search.addEventListener("input", () => look({ query: search.value }));
+  // A link to a row that the search leaves out ends the search.
+  addEventListener("hashchange", () => {
+    const isSought = latest.rows.some(({ key }) => placeLink("engine", key) === location.hash);
+    if (!isSought || view.query === "" || document.querySelector(":target")) return;
+    search.value = "";
+    look({ query: "" });
+    location.replace(location.hash);
+  });
   const head = element("tr", {}, ...heads.map(({ node }) => node));
   const table = element("table", { class: "engines" }, element("thead", {}, head), body);
   const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Engines" }, table);
   const { node, aside } = panel("Engines", "engines-panel", scroll);
   const count = element("span");
   aside.append(search, count);
-  const show = keyedList<EngineRow>(body, ({ key }) => key, createEngineRow(hueOf));
-  const update = (rows: readonly EngineRow[]): void => {
-    latest = rows;
+  const show = keyedList<EngineRow>(
+    body,
+    ({ key }) => key,
+    createEngineRow(hueOf, () => latest.silentSinceMs !== undefined),
+  );
+  const update = (state: EnginesState): void => {
+    latest = state;
+    const { rows, silentSinceMs } = state;
     const { healthy } = countHealthy(rows);
     const inFlight = rows.reduce((sum, row) => sum + row.inFlight, 0);
     const found = viewedEngines(rows, view);
     const shown = found.length === rows.length ? "" : `${found.length} found · `;
-    setText(
-      count,
-      rows.length === 0 ? "" : `${shown}${healthy} of ${rows.length} up · ${formatShort(inFlight)} in flight`,
-    );
+    const now = `${healthy} of ${rows.length} up · ${formatShort(inFlight)} in flight`;
+    setText(count, rows.length === 0 ? "" : `${shown}${silentSinceMs === undefined ? now : sinceText(silentSinceMs)}`);
     const direction = view.isDescending ? "descending" : "ascending";
     for (const { by, node: cell } of heads) setAttribute(cell, "aria-sort", by === view.by ? direction : "none");
     show(found);
@@ -72,8 +91,12 @@ export function createEngines(hueOf: (name: string) => string): Part<readonly En
   return { node, update };
 }
 
+/** Why there are no figures. */
+export const sinceText = (silentSinceMs: number): string => `not known since ${formatTime(silentSinceMs)}`;
+
+/** @param isOld whether what is known is of before: the state is told as a past one, and figures are left out */
 const createEngineRow =
-  (hueOf: (name: string) => string) =>
+  (hueOf: (name: string) => string, isOld: () => boolean) =>
   (row: EngineRow): Part<EngineRow> => {
     const name = element("a", { class: "name", href: detailLink("engine", row.key) }, row.key);
     const state = element("span", { class: "state" });
@@ -86,7 +109,7 @@ const createEngineRow =
     const share = meter("Share of known blocks");
     const node = element(
       "tr",
-      {},
+      { id: placeId("engine", row.key) },
       element("th", { scope: "row" }, element("span", { class: `dot ${hueOf(row.key)}` }), name, place),
       element("td", {}, state, note),
       element("td", {}, load, waiting),
@@ -98,16 +121,22 @@ const createEngineRow =
       node,
       update(now) {
         setAttribute(node, "data-health", now.health);
-        setText(state, healthText[now.health]);
-        setText(note, noteText(now));
+        const hasFigures = !isOld();
+        const hasCache = hasFigures && !isAbsent(now);
+        setText(state, `${isOld() ? "was " : ""}${healthText[now.health]}`);
+        setText(note, isOld() ? now.models.join(", ") : noteText(now));
         setAttribute(note, "title", now.note || now.models.join(", "));
         setText(place, placeText(now));
-        setText(load, formatCount(now.inFlight));
-        setText(waiting, now.waiting === null || now.waiting === 0 ? "" : `${formatCount(now.waiting)} waiting`);
-        memory.set(now.kvUse, now.kvUse === null ? unknown : formatShare(now.kvUse));
-        setText(blocks, `${now.source === "placements" ? "≈ " : ""}${formatShort(now.blocks)}`);
+        setText(load, hasFigures ? formatCount(now.inFlight) : unknown);
+        setText(
+          waiting,
+          !hasFigures || now.waiting === null || now.waiting === 0 ? "" : `${formatCount(now.waiting)} waiting`,
+        );
+        const kvUse = hasCache ? now.kvUse : null;
+        memory.set(kvUse, formatShare(kvUse));
+        setText(blocks, !hasCache ? unknown : `${now.source === "placements" ? "≈ " : ""}${formatShort(now.blocks)}`);
         setAttribute(blocks, "title", blockSourceText[now.source]);
-        share.set(now.share, formatShare(now.share));
+        share.set(hasCache ? now.share : null, formatShare(hasCache ? now.share : null));
       },
     };
   };
@@ -117,6 +146,7 @@ function noteText(row: EngineRow): string {
   const { health, note, sinceMs, models, slow } = row;
   if (isUnresponsive(row)) return `unresponsive since ${formatTime(row.unresponsiveSinceMs!)}`;
   if (health === "up" && slow !== null) return `slow: ${formatMs(slow.ms)}, others ${formatMs(slow.othersMs)}`;
+  if (isIdle(row)) return "idle, ready for requests";
   if (health === "up") return models.join(", ");
   const isTimed = health === "down" || health === "unreachable";
   return isTimed && sinceMs > 0 ? `since ${formatTime(sinceMs)} · ${note}` : note;
@@ -208,7 +238,7 @@ function createRouterRow({ router }: RouterRow): Part<RouterRow> {
     number,
     state,
   );
-  const node = element("li", {}, line, figures, warning, kill.node);
+  const node = element("li", { id: placeId("router", router) }, line, figures, warning, kill.node);
   return {
     node,
     update(row) {
@@ -289,8 +319,14 @@ function createKillHelp(router: string): Part<string | null> {
 /** Requests at which a bar is full. */
 const fullAt = 64;
 
+interface QueuesState {
+  readonly queues: RouterQueues;
+  /** Since when no router answers. */
+  readonly silentSinceMs: number | undefined;
+}
+
 /** Queues of the routers, by class. */
-export function createQueues(): Part<RouterQueues> {
+export function createQueues(): Part<QueuesState> {
   const body = element("tbody");
   const names = ["Class", "Queued", "Mean wait", "Rejected"];
   const head = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
@@ -302,8 +338,8 @@ export function createQueues(): Part<RouterQueues> {
   const show = keyedList<QueueRow>(body, ({ name }) => name, createQueueRow);
   return {
     node,
-    update(queues) {
-      setText(aside, queuesNote(queues));
+    update({ queues, silentSinceMs }) {
+      setText(aside, silentSinceMs === undefined ? queuesNote(queues) : sinceText(silentSinceMs));
       show(queueRows(queues));
     },
   };

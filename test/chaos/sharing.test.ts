@@ -118,6 +118,24 @@ test("an engine that an operator drains at one router is drained at all; what is
   expect(witness.requests.filter((request) => request.path === path)).toEqual([]);
 });
 
+test("a session whose turns go to different routers is one program at each, and ends once", async () => {
+  const headers = { "x-session-id": "agent-of-three-routers" };
+  const prompt = Array.from({ length: 64 }, (_, at) => `agent${at}`).join(" ");
+  for (const router of fleet.routers) {
+    const answer = await post(`${router.url}/v1/completions`, { model: "tiny", prompt, max_tokens: 3 }, headers);
+    expect(answer.status).toBe(200);
+  }
+  const programOf = async (router: { readonly adminUrl: string }) => {
+    const { programs } = (await call(`${router.adminUrl}/admin/programs`)).json as { programs: readonly object[] };
+    return programs.find((program) => "steps" in program && program.steps === 3);
+  };
+  const whole = { source: "header:x-session-id", state: "idle", model: "tiny", failed: 0, queued: 0, running: 0 };
+  for (const router of fleet.routers) {
+    await since().within(5_000, "the program", async () => (await programOf(router)) !== undefined);
+    expect(await programOf(router)).toMatchObject(whole);
+  }
+});
+
 test("a router that joins is not ready before it has what its peers have", async () => {
   await learn(fleet);
   for (const { id } of fleet.routers) fleet.network.set(id, "router-9", { kind: "delay", delayMs: 150 });

@@ -63,6 +63,7 @@ import { createMeshParts, routerIdOf } from "./mesh/mesh-parts.ts";
 import { Overflow } from "./overflow/overflow.ts";
 import { poolTargets } from "./prefix/engine-feeds.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
+import { createPrograms } from "./programs/programs.ts";
 import { createSplitParts } from "./request/split-parts.ts";
 import { createEngineControl } from "./rollouts/engine-control.ts";
 import type { RouterContext } from "./router-context.ts";
@@ -134,6 +135,7 @@ export function createContext(
   const instanceId = (): string => mesh?.describe().router ?? routerIdOf(config.mesh, random);
   const tracing = createTracingParts({ ...ports, config: config.tracing, instanceId });
   const decisionLog = new DecisionLog(keptDecisions, createDecisionColumns());
+  const decisions = createDecisionFeed({ scheduler, seed: config.prefix.seed });
   const selectors = createSelectors(engineSide, adapterUse, credits, decisionLog, ports);
   return {
     ...{ tracing, tracer: tracing ?? silentTracer, sources, objectives: sources.requestTables },
@@ -181,7 +183,10 @@ export function createContext(
     memory: watchMemory({ config: config.admission, clock, index, feedQualityOf: prefix.feedQualityOf }),
     metrics: createRequestMetrics(meter),
     prefixUse: createPrefixUse(clock),
-    decisions: createDecisionFeed({ scheduler, seed: config.prefix.seed }),
+    decisions,
+    programs: createPrograms({
+      ...{ clock, scheduler, meter, notes: mesh?.replica.notes, sessionName: decisions.sessionName },
+    }),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
     responseFinder: createResponseFinder({ fleet, pools, http: lookups, clock }),
     drain: createDrain({

@@ -30,6 +30,7 @@ import type { OwnRelease } from "./mesh/fleet-watch.ts";
 import type { MeshParts } from "./mesh/mesh-parts.ts";
 import type { Overflow } from "./overflow/overflow.ts";
 import type { PrefixParts } from "./prefix/prefix-parts.ts";
+import type { Programs } from "./programs/programs.ts";
 import type { ExchangeParts } from "./request/exchange.ts";
 import type { SplitParts } from "./request/split-parts.ts";
 import type { EngineControl } from "./rollouts/engine-control.ts";
@@ -88,6 +89,8 @@ export interface RouterContext {
   readonly index: PrefixIndex;
   /** The live feed of decisions for the dashboard. */
   readonly decisions: DecisionFeed;
+  /** What routers know of sessions and agents. */
+  readonly programs: Programs;
   /** The latest decisions, found by request id. */
   readonly decisionLog: DecisionLog<DescribedDecision>;
   /** Who asks for the prefixes that operators look at. */

@@ -27,6 +27,7 @@ const commands = {
   engines: ["Look:", "list, add, drain and remove engines"],
   reload: ["Run:", "reload a router's configuration"],
   feeds: ["Look:", "list the KV event feeds of a router"],
+  programs: ["Look:", "list sessions and agents: engine, steps, context, cached share"],
   explain: ["Look:", "explain where a request would go, or went, and why"],
   doctor: ["Look:", "check engines, routers, ports, secrets and this machine"],
   "check-config": ["Look:", "validate and print the effective configuration"],

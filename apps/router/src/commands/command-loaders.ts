@@ -11,6 +11,7 @@ const loaders: Readonly<Record<CommandName, () => Promise<(program: Command) => 
   engines: async () => (await import("./engines.ts")).registerEngines,
   reload: async () => (await import("./reload.ts")).registerReload,
   feeds: async () => (await import("./feeds.ts")).registerFeeds,
+  programs: async () => (await import("./programs.ts")).registerPrograms,
   explain: async () => (await import("./explain.ts")).registerExplain,
   doctor: async () => (await import("./doctor.ts")).registerDoctor,
   "check-config": async () => (await import("./check-config.ts")).registerCheckConfig,

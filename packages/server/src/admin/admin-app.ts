@@ -14,6 +14,7 @@ import { type ReloadOutcome, reloadOutcome } from "../lifecycle/reloader.ts";
 import { headFault, originForm } from "../lifecycle/request-head.ts";
 import { type MeshDescription, meshDescription, meshOff } from "../mesh/describe-mesh.ts";
 import { type FeedReport, feedReport } from "../prefix/engine-feeds.ts";
+import { type Programs, programReport } from "../programs/programs.ts";
 import { scaleReport } from "../scale/scale-parts.ts";
 import { guardAdmin, registerPreflights } from "./admin-access.ts";
 import { describeGuard, describeRoutes, descriptionOf } from "./admin-api.ts";
@@ -43,6 +44,7 @@ export interface AdminDependencies extends EngineRoutesDependencies {
   readonly explain: Explain;
   /** For `GET /admin/requests/{id}`. */
   readonly past: Pick<PastDecisions, "find">;
+  readonly programs: Programs["report"];
   /** Most bytes of a body to explain. */
   readonly maxExplainedBytes: number;
   readonly tls: TlsMaterial | undefined;
@@ -142,6 +144,12 @@ function registerRouter(app: FastifyInstance, dependencies: AdminDependencies): 
   get("/admin/feeds", "KV event feeds of engines and pools.", closed({ feeds: Type.Array(feedReport) }), () => ({
     feeds: dependencies.feeds(),
   }));
+  get(
+    "/admin/programs",
+    "Sessions and agents by their requests, over all routers.",
+    programReport,
+    dependencies.programs,
+  );
   get(
     "/admin/mesh",
     "Mesh state of this router.",

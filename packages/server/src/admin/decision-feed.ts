@@ -194,6 +194,7 @@ export function announceDecision(
   const { decisionLog, decisions, hooks, metrics, prefixUse } = context;
   const { pool, requestId, features, prompt } = plan;
   metrics.decided(pool.policy.name, selection.reason);
+  plan.step?.sent(selection.target.engine.id);
   const decision = describeDecision(context, plan, lifecycle);
   decisionLog.name(selection.logged, requestId, decision);
   if (decisions.isWatched) decisions.note(decision, { ...features, requestId });

@@ -75,6 +75,7 @@ export class GatewayCarrier implements Carrier, EngineChoice {
     this.#parts = parts;
     this.#plan = plan;
     this.#request = request;
+    plan.step = context.programs.begin(plan);
     this.source = new PoolSource(context, plan, { answerError, retries, choice: this });
     this.exchange = new Exchange({ ...context.exchange, carrier: this }, plan, request.response, this.source);
   }

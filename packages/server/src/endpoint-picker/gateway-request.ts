@@ -1,4 +1,11 @@
-import { type ApiFamily, type Endpoint, endpoints, findSession, parseStoredResponsePath } from "@espalier/api";
+import {
+  type ApiFamily,
+  type Endpoint,
+  endpoints,
+  findSession,
+  nameOfSource,
+  parseStoredResponsePath,
+} from "@espalier/api";
 import { asEspalierError, EspalierError } from "@espalier/core";
 import { sessionScope } from "@espalier/routing";
 import { endpointOf } from "../admin/explain-request.ts";
@@ -320,7 +327,8 @@ function planOther(context: RouterContext, request: GatewayRequest): PlannedRequ
 /** Plans a request whose body is not shown, by its headers. */
 function planHead(context: RouterContext, request: GatewayRequest, { headers }: RequestHead): PlannedRequest {
   const ladder = context.live.current.sessionKey.filter(({ from }) => from === "header");
-  const sessionKey = findSession(ladder, headers, undefined)?.key;
+  const session = findSession(ladder, headers, undefined);
+  const sessionKey = session?.key;
   const found = poolFor(context, request, modelInHeaders(request), sessionKey);
   const passed = planForward(context, request);
   const { config } = context.admission;
@@ -333,6 +341,7 @@ function planHead(context: RouterContext, request: GatewayRequest, { headers }: 
     ...engineHead(context, request, found.pool),
     endpointId: endpointAt(request.url)?.id ?? "forwarded",
     onlyEngine: undefined,
+    sessionSource: session && nameOfSource(session.source),
     service,
     features: {
       promptTokens: Math.ceil(Number(headers["content-length"] ?? 0) / bytesPerToken),

@@ -41,6 +41,7 @@ export function answer(
     replyWithError(response, family, error, request.id, [...attempted, ...closing(context)]);
   const run = (planned: PlannedRequest): void => {
     const { exchange } = context;
+    planned.step = context.programs.begin(planned);
     const start = (diversion?: Diversion): void => {
       const retries = new Retries(exchange.retryBudget, exchange.retryMeters);
       const source = new PoolSource(context, planned, { answerError, retries, diversion });

@@ -4,6 +4,7 @@ import type { EngineRecord, Target } from "@espalier/engines";
 import type { PairedRequest, PromptBlocks } from "@espalier/routing";
 import { isSplittable, type TransferProtocol } from "@espalier/routing";
 import type { OverflowPlan } from "../overflow/overflow.ts";
+import type { ProgramStep } from "../programs/program-table.ts";
 import type { PoolSettings } from "../routing/pools.ts";
 import type { ServiceClass } from "../routing/service-class.ts";
 import type { ExchangedRequest } from "./exchange.ts";
@@ -64,6 +65,8 @@ export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> 
   readonly onlyEngine: string | undefined;
   /** The prompt field of the body that has an unknown layout. */
   readonly unreadPrompt?: string | undefined;
+  /** Of the program that it is part of; undefined without a session key. Set once it is planned. */
+  step?: ProgramStep | undefined;
   /** Where its session key is from, as the configuration names it; absent without one. */
   readonly sessionSource?: string | undefined;
   /** The prompt for recordings, in a pool whose policy does not look at prompts too; undefined while nobody records. */

@@ -1,0 +1,240 @@
+import {
+  type Cancel,
+  type Clock,
+  type Meter,
+  RecencyMap,
+  readOrUndefined,
+  type Scheduler,
+  type Startable,
+} from "@espalier/core";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
+import type { RequestFeatures } from "@espalier/policies";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
+import { readProgramNote, writeProgramNote } from "./program-note.ts";
+import { forgetProgramMs, keyOf, type ProgramRow, type ProgramStep, ProgramTable } from "./program-table.ts";
+
+const programStates = ["queued", "running", "idle", "ended"] as const;
+type ProgramState = (typeof programStates)[number];
+
+const program = closed({
+  name: Type.String({ description: "Opaque name of the session, as in decisions; the same at every router." }),
+  model: Type.String(),
+  source: Type.String({ description: "Where the session key comes from, as in `session-key`." }),
+  tenant: nullable(Type.String()),
+  state: Type.Union([
+    Type.Literal("queued"),
+    Type.Literal("running"),
+    Type.Literal("idle", { description: "No request since its latest answer." }),
+    Type.Literal("ended", { description: "Its client ended it." }),
+  ]),
+  engine: nullable(Type.String(), { description: "Engine of the latest request." }),
+  queued: Type.Integer({ description: "Requests in routers' queues." }),
+  running: Type.Integer({ description: "Requests at engines." }),
+  steps: Type.Integer({ description: "Answered requests." }),
+  failed: Type.Integer({ description: "Requests that failed, were refused or cut." }),
+  contextTokens: Type.Integer({ description: "Tokens of the latest prompt and its answer; 0 if unknown." }),
+  cachedShare: nullable(Type.Number(), { description: "Cached share of all prompt tokens, by engines' reports." }),
+  computedTokens: Type.Integer({ description: "Prompt tokens that engines computed." }),
+  outputTokens: Type.Integer(),
+  queuedMs: Type.Integer({ description: "Milliseconds in queues, over all requests." }),
+  longestQueuedMs: Type.Integer({ description: "Milliseconds in the queue of the request that waited longest." }),
+  ageMs: Type.Integer({ description: "Milliseconds since its first request." }),
+  idleMs: Type.Integer({ description: "Milliseconds since its latest request began or ended." }),
+});
+
+export type Program = Described<typeof program>;
+
+export const programReport = closed(
+  {
+    programs: Type.Array(program, { description: "The latest 1,000, the most recently used first." }),
+    counts: Type.Object(Object.fromEntries(programStates.map((state) => [state, Type.Integer()])), {
+      description: "All known programs by state.",
+    }),
+  },
+  { title: "ProgramReport" },
+);
+
+export interface ProgramReport {
+  readonly programs: readonly Program[];
+  readonly counts: Readonly<Record<ProgramState, number>>;
+}
+
+/** What names a request's program. */
+interface ProgramRequest {
+  readonly pool: { readonly model: string };
+  readonly features: SessionOf;
+  readonly sessionSource?: string | undefined;
+  readonly service?: { readonly tenant: string } | undefined;
+}
+
+type SessionOf = Pick<RequestFeatures, "sessionKey" | "sessionScope">;
+
+/** The programs of all routers. */
+export interface Programs extends Startable {
+  /** @returns undefined for a request without a session key */
+  begin(request: ProgramRequest): ProgramStep | undefined;
+  /** A session is over, whatever its models. */
+  endSession(sessionKey: string): void;
+  report(): ProgramReport;
+}
+
+interface ProgramsOptions {
+  /** The opaque name of a session; null without one. */
+  readonly sessionName: (model: string, session: SessionOf) => string | null;
+  /** Undefined when nothing is shared. */
+  readonly notes: NoteChannel | undefined;
+  readonly clock: Clock;
+  readonly scheduler: Scheduler;
+  readonly meter: Meter;
+}
+
+/** Programs in a report. */
+export const maxReportedPrograms = 1_000;
+/** Interval at which changed programs are published. */
+export const publishProgramsMs = 1_000;
+/** Programs are published in so many notes, by their names, so that a change publishes few others again. */
+const programNotes = 64;
+/** Most notes of other routers that are kept, the latest ones. */
+const maxPeerNotes = 4_096;
+/** Bytes of a note. */
+const maxNoteBytes = 16_384;
+const noteKind = "programs";
+
+export function createPrograms({ sessionName, notes, clock, scheduler, meter }: ProgramsOptions): Programs {
+  const table = new ProgramTable(clock);
+  const nameOfKey = (sessionKey: string): string => sessionName("", { sessionKey, sessionScope: undefined })!;
+  const peers = new RecencyMap<string, { readonly bytes: Uint8Array; readonly writtenMs: number }>();
+  const changed = new Set<number>();
+  table.onChange = (name) => void changed.add(noteOf(name));
+  const gauge = meter.gauge(
+    "espalier_programs",
+    "Programs of this router's requests in the last 30 minutes, by state.",
+    ["state"],
+  );
+  const counts = programStates.map((state) => [state, gauge.series(state)] as const);
+  const hear = ({ key, origin, bytes, ageMs }: Note): void => {
+    if (!key.startsWith(`${noteKind}/`)) return;
+    peers.set(`${origin.router}/${key}`, { bytes, writtenMs: clock.nowMs() - ageMs });
+    if (peers.size > maxPeerNotes) peers.deleteOldest();
+  };
+  function* peerRows(): Generator<ProgramRow, void, undefined> {
+    for (const { bytes, writtenMs } of peers.values()) {
+      const ageMs = clock.nowMs() - writtenMs;
+      for (const row of readOrUndefined(() => readProgramNote(bytes)) ?? []) {
+        const aged = { ...row, ageMs: row.ageMs + ageMs, idleMs: row.idleMs + ageMs };
+        if (aged.idleMs < forgetProgramMs) yield aged;
+      }
+    }
+  }
+  const publish = (): void => {
+    table.forget();
+    const rows = [...table.rows()];
+    const states = rows.map(stateOf);
+    for (const [state, series] of counts) series.set(states.filter((other) => other === state).length);
+    if (!notes) changed.clear();
+    for (const number of changed) {
+      const written = rows.filter(({ name }) => noteOf(name) === number);
+      notes?.post(`${noteKind}/${number}`, writeProgramNote(written, maxNoteBytes));
+    }
+    changed.clear();
+  };
+  let cancels: readonly Cancel[] = [];
+  return {
+    begin({ pool: { model }, features, sessionSource: source = "", service }) {
+      const name = sessionName(model, features);
+      if (name === null) return undefined;
+      return table.begin({
+        name,
+        session: nameOfKey(features.sessionKey!),
+        model,
+        source,
+        tenant: service?.tenant ?? "",
+      });
+    },
+    endSession(sessionKey) {
+      const session = nameOfKey(sessionKey);
+      for (const row of merged([...table.rows(), ...peerRows()])) if (row.session === session) table.end(row);
+    },
+    report() {
+      const all = merged([...table.rows(), ...peerRows()]).sort((one, other) => one.idleMs - other.idleMs);
+      const states = all.map(stateOf);
+      return {
+        programs: all.slice(0, maxReportedPrograms).map(describe),
+        counts: {
+          queued: states.filter((state) => state === "queued").length,
+          running: states.filter((state) => state === "running").length,
+          idle: states.filter((state) => state === "idle").length,
+          ended: states.filter((state) => state === "ended").length,
+        },
+      };
+    },
+    async start() {
+      cancels = [scheduler.every(publishProgramsMs, publish), notes?.onNote(hear) ?? (() => {})];
+    },
+    async stop() {
+      for (const cancel of cancels) cancel();
+    },
+  };
+}
+
+/** The note that a program is in. Names are eight hexadecimal digits. */
+const noteOf = (name: string): number => Number.parseInt(name.slice(0, 2), 16) % programNotes;
+
+/** One row for each program, of what routers know of it. */
+function merged(rows: readonly ProgramRow[]): ProgramRow[] {
+  const byKey = new Map<string, ProgramRow>();
+  for (const row of rows) {
+    const known = byKey.get(keyOf(row));
+    byKey.set(keyOf(row), known ? sumOf(known, row) : row);
+  }
+  return [...byKey.values()];
+}
+
+function sumOf(one: ProgramRow, other: ProgramRow): ProgramRow {
+  const [latest, earlier] = one.idleMs <= other.idleMs ? [one, other] : [other, one];
+  return {
+    ...latest,
+    engine: latest.engine || earlier.engine,
+    contextTokens: latest.contextTokens || earlier.contextTokens,
+    queued: one.queued + other.queued,
+    running: one.running + other.running,
+    steps: one.steps + other.steps,
+    failed: one.failed + other.failed,
+    promptTokens: one.promptTokens + other.promptTokens,
+    cachedTokens: one.cachedTokens + other.cachedTokens,
+    outputTokens: one.outputTokens + other.outputTokens,
+    queuedMs: one.queuedMs + other.queuedMs,
+    longestQueuedMs: Math.max(one.longestQueuedMs, other.longestQueuedMs),
+    ageMs: Math.max(one.ageMs, other.ageMs),
+  };
+}
+
+function stateOf({ queued, running, isOver }: ProgramRow): ProgramState {
+  if (running > 0) return "running";
+  if (queued > 0) return "queued";
+  return isOver ? "ended" : "idle";
+}
+
+function describe(row: ProgramRow): Program {
+  const { promptTokens, cachedTokens } = row;
+  return {
+    name: row.name,
+    model: row.model,
+    source: row.source,
+    tenant: row.tenant || null,
+    state: stateOf(row),
+    engine: row.engine || null,
+    queued: row.queued,
+    running: row.running,
+    steps: row.steps,
+    failed: row.failed,
+    contextTokens: row.contextTokens,
+    cachedShare: promptTokens > 0 ? cachedTokens / promptTokens : null,
+    computedTokens: promptTokens - cachedTokens,
+    outputTokens: row.outputTokens,
+    queuedMs: Math.round(row.queuedMs),
+    longestQueuedMs: Math.round(row.longestQueuedMs),
+    ageMs: Math.round(row.ageMs),
+    idleMs: Math.round(row.idleMs),
+  };
+}

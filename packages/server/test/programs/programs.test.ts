@@ -1,0 +1,180 @@
+import { asRouterId, silentMeter } from "@espalier/core";
+import type { Note, NoteChannel } from "@espalier/shared-tree";
+import { createSeriesMeter, createVirtualTime, type SeriesMeter, type VirtualTime } from "@espalier/testing";
+import { beforeEach, expect, test } from "vitest";
+import { createDecisionFeed } from "../../src/admin/decision-feed.ts";
+import { maxNoteRows, readProgramNote, writeProgramNote } from "../../src/programs/program-note.ts";
+import { forgetProgramMs, maxPrograms, type ProgramRow } from "../../src/programs/program-table.ts";
+import { createPrograms, maxReportedPrograms, type Programs, publishProgramsMs } from "../../src/programs/programs.ts";
+
+let time: VirtualTime;
+let meter: SeriesMeter;
+let routers: readonly Programs[];
+
+/** Routers whose notes all others get at once. */
+function startRouters(count: number): readonly Programs[] {
+  const listeners: ((note: Note) => void)[][] = Array.from({ length: count }, () => []);
+  return listeners.map((_, self) => {
+    const notes: NoteChannel = {
+      post(key, bytes) {
+        const note = { origin: { router: asRouterId(`router-${self}`), epoch: 1 }, key, bytes, ageMs: 0 };
+        for (const [other, heard] of listeners.entries()) if (other !== self) for (const hear of heard) hear(note);
+        return true;
+      },
+      onNote(listener) {
+        listeners[self]!.push(listener);
+        return () => {};
+      },
+    };
+    const { sessionName } = createDecisionFeed({ scheduler: time.scheduler, seed: "secret" });
+    const programs = createPrograms({
+      ...{ sessionName, notes, clock: time.clock, scheduler: time.scheduler },
+      meter: self === 0 ? meter : silentMeter,
+    });
+    void programs.start();
+    return programs;
+  });
+}
+
+beforeEach(() => {
+  time = createVirtualTime();
+  meter = createSeriesMeter();
+  routers = startRouters(2);
+});
+
+const planned = (
+  sessionKey: string | undefined,
+  { tenant, model = "m" }: { tenant?: string; model?: string } = {},
+) => ({
+  pool: { model },
+  features: { sessionKey, sessionScope: tenant },
+  sessionSource: "header:x-session-id",
+  service: { tenant: tenant ?? "" },
+});
+
+interface Turn {
+  readonly queuedMs?: number;
+  readonly promptTokens?: number;
+  readonly cachedTokens?: number;
+}
+
+function turn(router: number, key: string, engine: string, { queuedMs = 0, ...usage }: Turn = {}): void {
+  const step = routers[router]!.begin(planned(key))!;
+  time.advance(queuedMs);
+  step.sent(engine);
+  step.ended({ isAnswered: true, promptTokens: undefined, cachedTokens: undefined, outputTokens: 10, ...usage });
+}
+
+const programsAt = (router: number) => routers[router]!.report().programs;
+const publish = () => time.advance(publishProgramsMs);
+
+test("a program whose turns go to different routers is one program at each", () => {
+  turn(0, "agent", "a", { promptTokens: 1_000, cachedTokens: 0, queuedMs: 400 });
+  turn(1, "agent", "a", { promptTokens: 1_100, cachedTokens: 1_000, queuedMs: 100 });
+  turn(0, "agent", "b", { promptTokens: 1_200, cachedTokens: 1_100, queuedMs: 200 });
+  publish();
+  const whole = {
+    ...{ model: "m", source: "header:x-session-id", tenant: null, state: "idle", engine: "b", steps: 3, failed: 0 },
+    ...{ contextTokens: 1_210, cachedShare: 2_100 / 3_300, computedTokens: 1_200, outputTokens: 30 },
+    ...{ queuedMs: 700, longestQueuedMs: 400 },
+  };
+  expect(programsAt(0)).toEqual([expect.objectContaining(whole)]);
+  expect(programsAt(1)).toEqual([expect.objectContaining(whole)]);
+  expect(programsAt(0)[0]!.name).toBe(programsAt(1)[0]!.name);
+  time.advance(5_000);
+  expect(programsAt(1)[0]).toMatchObject({ idleMs: 5_000 + publishProgramsMs, ageMs: 5_700 + publishProgramsMs });
+});
+
+test("is queued, running, idle; a request that never went to an engine has waited too", () => {
+  const step = routers[0]!.begin(planned("agent"))!;
+  expect(programsAt(0)[0]).toMatchObject({ state: "queued", queued: 1, engine: null });
+  time.advance(300);
+  step.sent("a");
+  step.sent("b");
+  publish();
+  expect(programsAt(1)[0]).toMatchObject({ state: "running", queued: 0, running: 1, engine: "b", queuedMs: 300 });
+  expect(meter.value("espalier_programs", "running")).toBe(1);
+  step.ended({ isAnswered: false, promptTokens: undefined, cachedTokens: undefined, outputTokens: 0 });
+  expect(programsAt(0)[0]).toMatchObject({ state: "idle", running: 0, steps: 0, failed: 1, cachedShare: null });
+  const refused = routers[0]!.begin(planned("refused"))!;
+  time.advance(50);
+  refused.ended({ isAnswered: false, promptTokens: undefined, cachedTokens: undefined, outputTokens: 0 });
+  expect(programsAt(0)[0]).toMatchObject({ queued: 0, queuedMs: 50, failed: 1 });
+});
+
+test("tenants, models and sessions are programs of their own; a request without a key is none", () => {
+  expect(routers[0]!.begin(planned(undefined))).toBeUndefined();
+  for (const request of [planned("s"), planned("s", { tenant: "t" }), planned("s", { model: "other" }), planned("r")]) {
+    routers[0]!.begin(request);
+  }
+  expect(new Set(programsAt(0).map(({ name }) => name)).size).toBe(4);
+  expect(JSON.stringify(routers[0]!.report())).not.toContain('"s"');
+});
+
+test("the end of a session is known to all, in every model, also to a router that never served it", () => {
+  routers = startRouters(3);
+  turn(0, "agent", "a");
+  routers[0]!.begin(planned("agent", { model: "other" }))!.ended({
+    ...{ isAnswered: true, promptTokens: 5, cachedTokens: 0, outputTokens: 1 },
+  });
+  turn(1, "another", "a");
+  publish();
+  routers[2]!.endSession("agent");
+  publish();
+  for (const at of [0, 1, 2])
+    expect(routers[at]!.report().counts).toEqual({ queued: 0, running: 0, idle: 1, ended: 2 });
+  turn(1, "agent", "b");
+  expect(routers[1]!.report().counts).toMatchObject({ idle: 2, ended: 1 });
+});
+
+test("is forgotten when it was idle for half an hour, everywhere", () => {
+  turn(0, "agent", "a");
+  publish();
+  time.advance(forgetProgramMs - publishProgramsMs - 1);
+  expect([programsAt(0).length, programsAt(1).length]).toEqual([1, 1]);
+  time.advance(1);
+  expect([programsAt(0).length, programsAt(1).length]).toEqual([0, 0]);
+});
+
+test("one program too many: the one that was idle longest is forgotten; a report has the latest", () => {
+  for (let at = 0; at <= maxPrograms; at++) {
+    time.advance(1);
+    turn(0, `agent-${at}`, "a");
+  }
+  publish();
+  expect(routers[0]!.report().counts.idle).toBe(maxPrograms);
+  expect(programsAt(0)).toHaveLength(maxReportedPrograms);
+  // Others know as many as fit into notes.
+  expect(routers[1]!.report().counts.idle).toBeGreaterThan(maxPrograms / 2);
+});
+
+const row: ProgramRow = {
+  ...{ name: "0a1b2c3d", session: "3d2c1b0a", model: "m", source: "header:x-session-id", tenant: "t", engine: "e" },
+  ...{
+    queued: 1,
+    running: 2,
+    steps: 3,
+    failed: 4,
+    contextTokens: 5,
+    promptTokens: 6,
+    cachedTokens: 7,
+    outputTokens: 8,
+  },
+  ...{ queuedMs: 9, longestQueuedMs: 10, ageMs: 11, idleMs: 12, isOver: true },
+};
+
+test("a note has its rows; of too many, and of those that do not fit, the last ones", () => {
+  expect(readProgramNote(writeProgramNote([row], 16_384))).toEqual([row]);
+  const many = Array.from({ length: maxNoteRows + 1 }, (_, steps) => ({ ...row, steps }));
+  expect(readProgramNote(writeProgramNote(many, 65_536)).map(({ steps }) => steps)).toEqual(
+    Array.from({ length: maxNoteRows }, (_, at) => at + 1),
+  );
+  const small = writeProgramNote(many, 1_024);
+  expect(small.length).toBeLessThanOrEqual(1_024);
+  expect(readProgramNote(small).at(-1)!.steps).toBe(maxNoteRows);
+  expect(readProgramNote(writeProgramNote([{ ...row, model: "m".repeat(256) }, row], 16_384))).toEqual([row]);
+});
+
+test("bytes that are no note are nothing", () => {
+  expect(() => readProgramNote(Uint8Array.of(1, 255))).toThrow(RangeError);
+});

@@ -21,11 +21,14 @@ const isInView = `(({ top, bottom }) => top >= 0 && bottom <= innerHeight)(
   document.querySelector(":target").getBoundingClientRect(),
 )`;
 
+const arePlotsFitted =
+  "document.querySelector('.plot canvas')?.clientWidth === document.querySelector('.plot').clientWidth";
+
 /** Rows of which a part is seen: between the end of their box and what covers rows there. */
 const cutRows = `[...document.querySelectorAll(".scroll")].flatMap((box) => {
   const cover = box.querySelector(".below span");
   const end = box.getBoundingClientRect().bottom - cover.getBoundingClientRect().height;
-  return [...box.querySelectorAll("tbody tr, .scroll > ol > li, .scroll > ul > li, .branch")]
+  return [...box.querySelectorAll("tbody tr, .scroll > ol > li, .scroll > ul > li, .branch .line")]
     .map((row) => row.getBoundingClientRect())
     .filter(({ top, bottom }) => top < end - 1 && bottom > end + 1)
     .map(({ top, bottom }) => box.className + " " + [top, bottom, end].map(Math.round));
@@ -71,9 +74,8 @@ describe.skipIf(chromiumPath === undefined)("pictures of the states that somebod
         for (const colorScheme of themes) {
           await page.setViewportSize(viewport);
           await page.emulateMedia({ colorScheme });
-          await page.waitForFunction(
-            "document.querySelector('.plot canvas')?.clientWidth === document.querySelector('.plot').clientWidth",
-          );
+          // The page's content security policy forbids to wait within the page.
+          await expect.poll(() => page.evaluate(arePlotsFitted), { timeout: 10_000 }).toBe(true);
           await page.screenshot({ path: `${folder}${name}-${size}-${colorScheme}.png`, fullPage: true });
         }
       }

@@ -237,7 +237,12 @@ export const dashboardStates: readonly DashboardState[] = [
       await page.locator(".engines-panel .aside", { hasText: /not known since/ }).waitFor();
     },
     begin: (rig) => fleet(rig, 4, 1),
-    after: ({ routers }) => routers[0]!.router.stop(),
+    async after({ routers: [router] }) {
+      const { admin } = router!;
+      const requests = async () => ((await admin("GET", "/admin/status")).json as { totals: Json }).totals.requests;
+      await waitFor(async () => Number(await requests()) > 40, { what: "figures to be old", deadlineMs: 60_000 });
+      await router!.router.stop();
+    },
   },
 ];
 

@@ -163,27 +163,19 @@ const sumOfPoint = (point: HistoryPoint) => {
   };
 };
 
+const added = [
+  ...["requests", "refused", "failed", "cut", "prompt", "cached", "output", "met", "missed", "waiting"],
+  ...["weight", "weightedP50", "tpotWeight", "weightedTpotP50"],
+] as const satisfies readonly (keyof Sum)[];
+const worst = ["p99", "tpotP99", "lag"] as const satisfies readonly (keyof Sum)[];
+
 /** The sum of two routers in the same second. */
-const addRouters = (one: Sum, other: Sum): Sum => ({
-  seconds: 1,
-  requests: one.requests + other.requests,
-  refused: one.refused + other.refused,
-  failed: one.failed + other.failed,
-  cut: one.cut + other.cut,
-  prompt: one.prompt + other.prompt,
-  cached: one.cached + other.cached,
-  output: one.output + other.output,
-  weight: one.weight + other.weight,
-  weightedP50: one.weightedP50 + other.weightedP50,
-  p99: larger(one.p99, other.p99),
-  tpotWeight: one.tpotWeight + other.tpotWeight,
-  weightedTpotP50: one.weightedTpotP50 + other.weightedTpotP50,
-  tpotP99: larger(one.tpotP99, other.tpotP99),
-  met: one.met + other.met,
-  missed: one.missed + other.missed,
-  waiting: one.waiting + other.waiting,
-  lag: larger(one.lag, other.lag),
-});
+function addRouters(one: Sum, other: Sum): Sum {
+  const sum = { ...one };
+  for (const name of added) sum[name] += other[name];
+  for (const name of worst) sum[name] = larger(one[name], other[name]);
+  return sum;
+}
 
 /** The sum of a second and a later one; those that wait are the later ones. */
 const addSeconds = (one: Sum, later: Sum): Sum => ({
@@ -235,27 +227,19 @@ const recentS = 60;
 
 export function recentOf(histories: readonly History[], nowMs: number) {
   const lastS = Math.round(nowMs / 1_000);
-  const sum = { requests: 0, refused: 0, limited: 0, failed: 0, cut: 0, met: 0, missed: 0 };
-  for (const { points } of histories) {
-    for (let second = lastS - recentS; second <= lastS; second++) {
-      const point = points.get(second);
-      if (!point) continue;
-      sum.requests += point.requestsPerS;
-      sum.refused += point.refusedPerS;
-      sum.limited += point.limitedPerS;
-      sum.failed += point.failedPerS;
-      sum.cut += point.cutPerS;
-      sum.met += point.metPerS;
-      sum.missed += point.missedPerS;
-    }
-  }
-  const { requests, refused, limited, failed, cut, met, missed } = sum;
+  const seconds = Array.from({ length: recentS + 1 }, (_, at) => lastS - at);
+  const points = histories.flatMap((history) => seconds.flatMap((second) => history.points.get(second) ?? []));
+  const sum = (countOf: (point: HistoryPoint) => number): number =>
+    Math.round(points.reduce((total, point) => total + countOf(point), 0));
   return {
-    ...{ requests: Math.round(requests), refused: Math.round(refused) },
+    requests: sum(({ requestsPerS }) => requestsPerS),
+    refused: sum(({ refusedPerS }) => refusedPerS),
     /** Of the refused ones, those with 429. */
-    limited: Math.round(limited),
-    ...{ failed: Math.round(failed), cut: Math.round(cut) },
-    ...{ met: Math.round(met), missed: Math.round(missed) },
+    limited: sum(({ limitedPerS }) => limitedPerS),
+    failed: sum(({ failedPerS }) => failedPerS),
+    cut: sum(({ cutPerS }) => cutPerS),
+    met: sum(({ metPerS }) => metPerS),
+    missed: sum(({ missedPerS }) => missedPerS),
   };
 }
 

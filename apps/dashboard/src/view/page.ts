@@ -59,7 +59,7 @@ export function createPage(ask: Questions) {
   );
   const linesOf = rememberLines();
   for (const box of main.querySelectorAll<HTMLElement>(".scroll"))
-    wholeRows(box, ".scroll tbody tr, .scroll > :is(ol, ul) > li, .branch");
+    wholeRows(box, ".scroll tbody tr, .scroll > :is(ol, ul) > li, .branch .line");
   let hasBeenLive = false;
   let waiting = 0;
   return {

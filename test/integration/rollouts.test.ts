@@ -1,7 +1,7 @@
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { call, chat, errorOf, type Json, post } from "./client.ts";
-import { meshRouters } from "./mesh-rig.ts";
+import { meshRouters, untilSpread } from "./mesh-rig.ts";
 import { createRig, type RouterOptions, type RunningRouter } from "./rig.ts";
 
 const rig = createRig();
@@ -184,4 +184,164 @@ test("a control call past the bound is refused, and the next one goes out", asyn
   expect(answers.every(({ status }) => status === 502)).toBe(true);
   await sim!.clearFaults();
   expect((await reset()).status).toBe(200);
+});
+
+const sglang = { parameters: { flavour: "sglang" as const } };
+const rollout = (text: string, more: Json = {}): Json => ({ text, sampling_params: { max_new_tokens: 4 }, ...more });
+
+/** Tokens of a prompt that a router believes to be at its engines, at most. */
+async function matchedAt(router: RunningRouter, body: Json): Promise<number> {
+  const { candidates } = (await router.admin("POST", "/admin/explain?endpoint=generate", body)).json;
+  return Math.max(...(candidates as { signals: Json }[]).map(({ signals }) => Number(signals.matchedTokens ?? 0)));
+}
+
+test.each([
+  ["/update_weights_from_disk", { model_path: "/m", weight_version: "2" }],
+  ["/flush_cache", {}],
+])("%s at one router voids what all routers believe of caches, and what comes later counts", async (path, update) => {
+  const [sim] = await rig.sims(1, sglang);
+  const config = { rollouts: { port: 0 }, "kv-events": { mode: "off" } };
+  const routers = await meshRouters(rig, 3, [sim!], { config });
+  const [one, two, three] = routers as [RunningRouter, RunningRouter, RunningRouter];
+  const input_ids = Array.from({ length: 1_024 }, (_, at) => at + 1);
+  const body = { input_ids, sampling_params: { max_new_tokens: 4 } };
+  const matched = () => Promise.all(routers.map((router) => matchedAt(router, body)));
+  const send = async (placements: number) => {
+    expect((await post(`${urlOf(one)}/generate`, body)).status).toBe(200);
+    await untilSpread(routers, placements);
+    await waitFor(async () => (await matched()).every((tokens) => tokens === 1_008), {
+      what: "placements at all routers",
+    });
+  };
+  await send(1);
+  expect((await post(urlOf(two) + path, update)).status).toBe(200);
+  await waitFor(async () => (await matched()).every((tokens) => tokens === 0), { what: "void caches at all routers" });
+  await send(2);
+  // A failed call voids nothing.
+  expect((await post(`${urlOf(three)}/update_weights_from_disk`, {})).status).toBe(502);
+  expect((await matched()).every((tokens) => tokens === 1_008)).toBe(true);
+});
+
+test("an engine paused by one router is out of use at all and no failed one; requests wait until it goes on", async () => {
+  const [sim] = await rig.sims(1, sglang);
+  const routers = await meshRouters(rig, 3, [sim!], {
+    config: { rollouts: { port: 0 }, health: { interval: "100ms" } },
+  });
+  const [one, two, three] = routers as [RunningRouter, RunningRouter, RunningRouter];
+  const isAt = async (isPaused: boolean) =>
+    (await Promise.all(routers.map(async (router) => (await router.engines())[0]))).every(
+      (engine) => (engine as unknown as Json).paused === isPaused && engine!.targets[0]!.usable === !isPaused,
+    );
+  expect((await post(`${urlOf(two)}/pause_generation`, { mode: "in_place" })).status).toBe(200);
+  await waitFor(() => isAt(true), { what: "a pause at all routers" });
+  // Neither failed health checks nor calls count meanwhile.
+  await sim!.fault({ kind: "unhealthy" });
+  await waitFor(
+    async () => (await three.metrics()).sum("espalier_engine_health_probes_total", { outcome: "paused" }) > 3,
+    {
+      what: "health checks that do not count",
+    },
+  );
+  const explained = (await three.admin("POST", "/admin/explain?endpoint=generate", rollout("a"))).json;
+  expect(JSON.stringify(explained)).toContain("paused by an RL framework");
+  const waiting = post(`${urlOf(three)}/generate`, rollout("a"));
+  const queued = async () => (await three.metrics()).sum("espalier_admission_queued_requests");
+  await waitFor(async () => (await queued()) === 1, { what: "a request in the queue" });
+  await sim!.clearFaults();
+  const [engine] = await three.engines();
+  expect([engine!.state, engine!.breaker.state]).toEqual(["up", "closed"]);
+
+  // A call that fails leaves it as it was.
+  expect((await post(`${urlOf(one)}/pause_generation`, { mode: "unknown" })).status).toBe(502);
+  expect(await isAt(true)).toBe(true);
+  expect((await post(`${urlOf(one)}/continue_generation`, {})).status).toBe(200);
+  const answer = await waiting;
+  expect([answer.status, Number(answer.headers["x-espalier-queued-ms"]) > 0]).toEqual([200, true]);
+  await waitFor(() => isAt(false), { what: "the end of the pause at all routers" });
+});
+
+test("released memory keeps requests away until all of it is back", async () => {
+  const [sim] = await rig.sims(1, sglang);
+  const router = await start({}, { engines: [sim!.url] });
+  const isPaused = async () => ((await router.engines())[0] as unknown as Json).paused;
+  const make = async (path: string, body: Json) => expect((await post(urlOf(router) + path, body)).status).toBe(200);
+  await make("/release_memory_occupation", { tags: ["weights", "kv_cache"] });
+  await make("/continue_generation", {});
+  await make("/resume_memory_occupation", { tags: ["weights"] });
+  expect(await isPaused()).toBe(true);
+  await make("/resume_memory_occupation", { tags: ["kv_cache"] });
+  expect(await isPaused()).toBe(false);
+});
+
+test("an abort ends what the router itself holds, by id or all, with the answer that SGLang gives", async () => {
+  const [sim] = await rig.sims(1, sglang);
+  const router = await start({}, { engines: [sim!.url] });
+  await post(`${urlOf(router)}/pause_generation`, { mode: "in_place" });
+  const ask = (rid: string) => post(`${urlOf(router)}/generate`, rollout("a", { rid }));
+  const [one, other, chatting] = [ask("one-1"), ask("other-1"), post(`${urlOf(router)}/v1/chat/completions`, chat())];
+  const queued = async () => (await router.metrics()).sum("espalier_admission_queued_requests");
+  await waitFor(async () => (await queued()) === 3, { what: "three queued requests" });
+  expect((await post(`${urlOf(router)}/abort_request`, { rid: "one-" })).status).toBe(200);
+  const aborted = await one;
+  expect([aborted.status, aborted.json]).toMatchObject([
+    200,
+    { text: "", meta_info: { finish_reason: { type: "abort" } } },
+  ]);
+  expect(await queued()).toBe(2);
+  expect((await post(`${urlOf(router)}/abort_request`, { abort_all: true })).status).toBe(200);
+  expect((await other).json).toMatchObject({ meta_info: { finish_reason: { type: "abort" } } });
+  const refused = await chatting;
+  expect([refused.status, errorOf(refused).code]).toEqual([499, "request_aborted"]);
+  await post(`${urlOf(router)}/continue_generation`, {});
+  expect((await ask("later")).json).toMatchObject({ meta_info: { id: "later", finish_reason: { type: "length" } } });
+  await router.untilIdle();
+});
+
+test("answers that frameworks aborted at the engine pass, and open no circuit breaker", async () => {
+  const [sim] = await rig.sims(1, { ...sglang, speed: 1 });
+  const router = await start({}, { engines: [sim!.url] });
+  const long = { sampling_params: { max_new_tokens: 4_000, ignore_eos: true } };
+  const answers = Array.from({ length: 12 }, (_, at) => post(`${urlOf(router)}/generate`, rollout(`a ${at}`, long)));
+  await waitFor(async () => (await sim!.state()).active.length === 12, { what: "twelve running requests" });
+  await post(`${sim!.url}/abort_request`, { abort_all: true });
+  for (const { status, json } of await Promise.all(answers)) {
+    expect([status, json]).toMatchObject([200, { meta_info: { finish_reason: { type: "abort" } } }]);
+  }
+  await router.untilIdle();
+  expect((await router.engines())[0]!.breaker).toMatchObject({ state: "closed" });
+  expect((await sim!.state()).totals.aborted ?? 0).toBe(0);
+});
+
+test("a session ends where a framework says so", async () => {
+  const sims = await rig.sims(4, sglang);
+  const router = await start({}, { engines: sims.map(({ url }) => url), config: { policy: "sticky" } });
+  const engineOf = async (key: string) => {
+    const headers = { "x-smg-routing-key": key };
+    return (await post(`${urlOf(router)}/generate`, rollout("a"), headers)).headers["x-espalier-engine"];
+  };
+  const bound = async () =>
+    (await router.admin("POST", "/admin/explain?endpoint=generate", rollout("a", { session_id: "s" }))).text;
+  const first = await engineOf("s");
+  for (let turn = 0; turn < 3; turn++) expect(await engineOf("s")).toBe(first);
+  const before = await bound();
+  expect((await call(`${urlOf(router)}/finish_session?session_id=s`, { method: "POST" })).status).toBe(200);
+  expect(await bound()).not.toBe(before);
+  const { programs } = (await router.admin("GET", "/admin/programs")).json;
+  expect(programs).toMatchObject([{ state: "ended", steps: 4 }]);
+  expect((await call(`${urlOf(router)}/finish_session`, { method: "POST" })).status).toBe(400);
+  expect((await post(`${urlOf(router)}/programs/release`, { program_id: "unknown" })).status).toBe(200);
+});
+
+test("token ids go where their prefix is cached", async () => {
+  const sims = await rig.sims(3);
+  const router = await start({}, { engines: sims.map(({ url }) => url), config: { policy: "cache_aware" } });
+  const turn = async (count: number) => {
+    const token_ids = Array.from({ length: count }, (_, at) => at + 1);
+    const body = { model: "tiny", token_ids, sampling_params: { max_tokens: 2 } };
+    const { headers } = await post(`${urlOf(router)}/inference/v1/generate`, body);
+    return { engine: headers["x-espalier-engine"], hit: Number(headers["x-espalier-cache-hit-tokens"]) };
+  };
+  const { engine } = await turn(512);
+  for (const count of [600, 700, 800])
+    expect(await turn(count)).toMatchObject({ engine, hit: expect.toSatisfy((hit) => hit >= 512) });
 });

@@ -32,6 +32,8 @@ import { loadAdapter, loadSglangAdapter, unloadAdapter, unloadSglangAdapter } fr
 import { countTokens, messages } from "./api/messages.ts";
 import { embeddings, rerank, score } from "./api/pooling.ts";
 import { createResponse, deleteResponse, readResponse } from "./api/responses.ts";
+import { generateTokens } from "./api/token-generate.ts";
+import { trainingRoutes } from "./api/training.ts";
 import { rankOf } from "./behaviours.ts";
 import { ApiError } from "./http/exchange.ts";
 import type { Handler, Route } from "./serving/route.ts";
@@ -39,6 +41,7 @@ import type { Handler, Route } from "./serving/route.ts";
 const model = (handler: Handler): Route => ({
   methods: {
     POST(context, exchange, body) {
+      if (context.engine.refusesRequests) throw new ApiError(503, "Generation is paused.");
       const wanted = exchange.request.headers["x-data-parallel-rank"];
       if (wanted !== undefined && context.behaviours.has("vllm-0.32.0:second-node-ranks")) {
         const rank = rankOf(context.behaviours);
@@ -60,6 +63,7 @@ const routes: Readonly<Record<string, Route>> = {
   "/v1/messages": model(messages),
   "/v1/messages/count_tokens": model(countTokens),
   "/generate": model(generate),
+  "/inference/v1/generate": { ...model(generateTokens), onlyFor: "vllm" },
   "/v1/embeddings": model(embeddings),
   "/v1/rerank": model(rerank),
   "/rerank": model(rerank),
@@ -77,6 +81,7 @@ const routes: Readonly<Record<string, Route>> = {
   "/sleep": { ...guarded({ POST: sleep }), onlyFor: "vllm" },
   "/wake_up": { ...guarded({ POST: wakeUp }), onlyFor: "vllm" },
   "/is_sleeping": { ...guarded({ GET: isSleeping }), onlyFor: "vllm" },
+  ...trainingRoutes,
   "/server_info": guarded({ GET: serverInfo }),
   "/kv_event_sources": guarded({ GET: kvEventSources }),
   "/health": open({ GET: health }),

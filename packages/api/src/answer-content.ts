@@ -15,6 +15,8 @@ export interface AnswerFault {
   readonly kind: "error" | "empty" | "cut";
   /** The status that the engine would have answered with; 502 for an answer that says nothing of its fault. */
   readonly status: number;
+  /** Whether the answer ended with `abort`: the engine dropped the request, for instance at its sender's wish. */
+  readonly isAborted?: boolean;
 }
 
 /** Names for statuses in errors without a number: Anthropic's types, and the Responses API's codes. */
@@ -91,7 +93,8 @@ export function lacksEnd(data: JsonObject): boolean {
   return typeof data.type === "string" && !endTypes.has(data.type);
 }
 
-const defaultStatus = 500;
+/** Of an error that names none. */
+export const defaultStatus = 500;
 
 /** The first number among the codes of an error, or a name for one. */
 function statusOf(...errors: readonly unknown[]): number {

@@ -28,6 +28,7 @@ export interface Endpoint {
     | "messages"
     | "count_tokens"
     | "generate"
+    | "token_generate"
     | "tokenize"
     | "detokenize";
   readonly method: "POST";
@@ -168,6 +169,16 @@ const generate: Endpoint = {
   ],
 };
 
+/** vLLM's API of token ids, for RL frameworks; SkyRL's engines have it at a path of their own as well. */
+const tokenGenerate: Endpoint = {
+  ...defaults,
+  id: "token_generate",
+  path: "/inference/v1/generate",
+  kind: "generate",
+  streams: true,
+  promptFields: [{ name: "token_ids", shape: "ids" }],
+};
+
 const tokenize: Endpoint = {
   ...defaults,
   id: "tokenize",
@@ -203,6 +214,8 @@ export const endpoints: readonly Endpoint[] = [
   messages,
   countTokens,
   generate,
+  tokenGenerate,
+  { ...tokenGenerate, path: "/skyrl/v1/generate" },
   tokenize,
   detokenize,
 ];

@@ -34,6 +34,15 @@ export function errorResponse(family: ApiFamily, error: EspalierError, requestId
   return { status, headers, body: JSON.stringify(errorObject(family, error, requestId)) };
 }
 
+/** What SGLang answers to a request that was aborted in its queue, so that clients do not send it again. */
+export function abortedResponse({ message }: EspalierError, id: string): ErrorResponse {
+  const finishReason = { type: "abort", message, status_code: null, err_type: null };
+  const counts = { prompt_tokens: 0, completion_tokens: 0, cached_tokens: 0 };
+  const metaInfo = { id, finish_reason: finishReason, ...counts, output_token_logprobs: [] };
+  const body = JSON.stringify({ text: "", output_ids: [], meta_info: metaInfo });
+  return { status: 200, headers: { "content-type": "application/json" }, body };
+}
+
 /**
  * An error as one event for a stream that has begun. No `[DONE]` follows, so that no client takes the answer for
  * complete. If the stream was cut inside an event, send a blank line first.

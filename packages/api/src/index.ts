@@ -7,7 +7,7 @@ export type { JsonObject } from "@espalier/core";
 export type { AnswerFault } from "./answer-content.ts";
 export { type BodyEdits, editBody } from "./edit-body.ts";
 export { type ApiFamily, type Endpoint, endpoints } from "./endpoints.ts";
-export { errorResponse, errorStreamFrame } from "./error-response.ts";
+export { abortedResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
 export { readJsonMember, type Span } from "./json-scan.ts";
 export { createJsonUsageReader } from "./json-usage-reader.ts";
 export { type RequestView, readRequestView, scanRequest, viewRequest } from "./request-view.ts";

@@ -106,7 +106,7 @@ export function viewRequest(endpoint: Endpoint, body: JsonBody): RequestView {
     stream: endpoint.streams && readBoolean(fields.stream) === true,
     canAddUsage: endpoint.usageInjectable && fields.stream === true && lacksUsage(fields.stream_options),
     ...measurePrompt(endpoint, body, members),
-    ...(endpoint.family === "sglang"
+    ...(endpoint.id === "generate" || endpoint.id === "token_generate"
       ? readSamplingParams(fields.sampling_params)
       : { maxOutputTokens: readOutputLimit(endpoint, fields), choices: readChoices(fields.n, "n") }),
     bodySession: readSessionFields(endpoint, fields),
@@ -205,15 +205,15 @@ function readChoices(value: unknown, path: string): number {
 }
 
 /**
- * SGLang has these in `sampling_params`: one object, or one for each prompt of a batch, of which the largest value
- * counts.
+ * SGLang and vLLM's API of token ids have these in `sampling_params`: one object, or one for each prompt of a batch, of
+ * which the largest value counts.
  */
 function readSamplingParams(params: unknown): Pick<RequestView, "maxOutputTokens" | "choices"> {
   let maxOutputTokens: number | undefined;
   let choices = 1;
   for (const entry of Array.isArray(params) ? params : [params]) {
     if (!isJsonObject(entry)) continue;
-    const limit = readLimit(entry.max_new_tokens);
+    const limit = readLimit(entry.max_new_tokens ?? entry.max_tokens);
     if (limit !== undefined) maxOutputTokens = Math.max(maxOutputTokens ?? 0, limit);
     choices = Math.max(choices, readChoices(entry.n, "sampling_params.n"));
   }

@@ -1,5 +1,5 @@
 import { isJsonObject, type JsonObject } from "@espalier/core";
-import { type AnswerFault, errorStatus, hasContent, isEndType, lacksEnd } from "./answer-content.ts";
+import { type AnswerFault, defaultStatus, errorStatus, hasContent, isEndType, lacksEnd } from "./answer-content.ts";
 import { GrowableBuffer } from "./growable-buffer.ts";
 import { type Member, memberKey, scanObject } from "./json-scan.ts";
 import { findUsageReport, joinUsage, type Usage, type UsageReport } from "./usage.ts";
@@ -147,7 +147,9 @@ export class SseUsageFilter {
   /** What the stream lacks, once it has ended; undefined for a whole answer. */
   fault(): AnswerFault | undefined {
     const status = this.#errorStatus ?? endStatus(this.#lastData()) ?? endStatus(this.#lastReport);
-    if (status !== undefined) return { kind: "error", status };
+    if (status !== undefined) {
+      return errorFault(status, [this.#lastData(), this.#lastReport]);
+    }
     if (!this.#hasContent) return { kind: "empty", status: brokenStatus };
     return this.#isCut() ? { kind: "cut", status: brokenStatus } : undefined;
   }
@@ -322,7 +324,8 @@ function mayBeError(bytes: Buffer, start: number, end: number): boolean {
 
 const blankLine = /\r\n\r?\n|\n\r?\n|\r\r/;
 /** Values that may tell of an error further in: reasons to finish, and the status in the Responses API. */
-const errorWords = ['"abort"', '"failed"', '"finish_reason":"error"', '"finish_reason": "error"'].map((word) =>
+const abortWord = '"abort"';
+const errorWords = [abortWord, '"failed"', '"finish_reason":"error"', '"finish_reason": "error"'].map((word) =>
   Buffer.from(word),
 );
 
@@ -354,7 +357,13 @@ export function readAnswerHead(head: Buffer, ended: boolean): AnswerFault | "mor
   if (end < 0 && !ended) return "more";
   const first = Buffer.from(end < 0 ? text : text.slice(0, end), "latin1");
   const status = isEvents ? eventStatus(first, parseEventData(first)) : errorStatus(parseJson(first.toString("utf8")));
-  return status === undefined ? undefined : { kind: "error", status };
+  return status === undefined ? undefined : errorFault(status, [first]);
+}
+
+/** @param ends where an abort says so; one that names a status is a refusal */
+function errorFault(status: number, ends: readonly (Buffer | undefined)[]): AnswerFault {
+  const isAborted = status === defaultStatus && ends.some((end) => end?.includes(abortWord));
+  return { kind: "error", status, ...(isAborted && { isAborted }) };
 }
 
 /** As `trimStart` has it in Latin-1. */

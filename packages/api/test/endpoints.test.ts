@@ -15,6 +15,8 @@ test.each([
   ["/v1/messages", "messages", "anthropic", "generate", true, false],
   ["/v1/messages/count_tokens", "count_tokens", "anthropic", "tokenize", false, false],
   ["/generate", "generate", "sglang", "generate", true, false],
+  ["/inference/v1/generate", "token_generate", "openai", "generate", true, false],
+  ["/skyrl/v1/generate", "token_generate", "openai", "generate", true, false],
   ["/tokenize", "tokenize", "openai", "tokenize", false, false],
   ["/detokenize", "detokenize", "openai", "tokenize", false, false],
 ] as const)("%s is %s of the %s family", (path, id, family, kind, streams, usageInjectable) => {
@@ -24,7 +26,7 @@ test.each([
 });
 
 test("there is no other endpoint than those of the table above", () => {
-  expect(endpoints).toHaveLength(14);
+  expect(endpoints).toHaveLength(16);
 });
 
 test("aliases differ in their path only", () => {
@@ -33,5 +35,5 @@ test("aliases differ in their path only", () => {
     if (byId.has(rest.id)) expect(rest).toEqual(byId.get(rest.id));
     byId.set(rest.id, rest);
   }
-  expect(byId.size).toBe(11);
+  expect(byId.size).toBe(12);
 });

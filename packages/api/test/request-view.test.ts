@@ -85,6 +85,7 @@ const minimal: Readonly<Record<string, object>> = {
   messages: { model: "m", max_tokens: 5, messages: [{ role: "user", content: "hello" }] },
   count_tokens: { model: "m", messages: [{ role: "user", content: "hello" }] },
   generate: { text: "hello" },
+  token_generate: { token_ids: [1, 2] },
   tokenize: { prompt: "hello" },
   detokenize: { tokens: [1, 2] },
 };
@@ -229,6 +230,7 @@ test.each<[string, Endpoint, object, number | undefined]>([
   ["messages", anthropic, { model: "m", max_tokens: 4, messages: [{ role: "user", content: "x" }] }, 4],
   ["messages that only fill the cache", anthropic, { ...minimal.messages, max_tokens: 0 }, 0],
   ["generate", generate, { text: "x", sampling_params: { max_new_tokens: 3 } }, 3],
+  ["token ids", endpointAt("/inference/v1/generate"), { token_ids: [1], sampling_params: { max_tokens: 3 } }, 3],
   ["generate that only fills the cache", generate, { text: "x", sampling_params: { max_new_tokens: 0 } }, 0],
   ["generate without parameters", generate, { text: "x", sampling_params: null }, undefined],
   [

@@ -127,6 +127,11 @@ export const errorCatalogue = {
     "Retry; the router's log has the reason.",
   ),
   client_closed: { ...request(499, "The client disconnected before the answer.", "Nothing to do."), retryable: true },
+  request_aborted: request(
+    499,
+    "The client's `/abort_request` ended it while the router had it.",
+    "Nothing to do. On `/generate` it is an answer with the finish reason `abort`.",
+  ),
   overloaded: {
     ...upstream(429, "The router is at its limit of concurrent requests.", "Retry after the time in Retry-After."),
     type: "rate_limit_error",

@@ -64,6 +64,7 @@ import { Overflow } from "./overflow/overflow.ts";
 import { poolTargets } from "./prefix/engine-feeds.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { createPrograms } from "./programs/programs.ts";
+import { HeldRequests } from "./request/held-requests.ts";
 import { createSplitParts } from "./request/split-parts.ts";
 import { createEngineControl } from "./rollouts/engine-control.ts";
 import type { RouterContext } from "./router-context.ts";
@@ -142,6 +143,7 @@ export function createContext(
     ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, credits },
     ...{ decisionLog, recorder: createRecorder({ clock, random }) },
     ...{ fleet, prefix, index, proxy, mesh, controlHttp: http, engineControl },
+    heldRequests: new HeldRequests(),
     operators: {
       add: sources.operators.add,
       remove(id) {
@@ -285,6 +287,7 @@ function createSelectors(
   };
   const parts = { random, knowledge: prefix.knowledge, shared: mesh?.load, trust, adapterUseAgeMs };
   return {
+    sessions,
     selector: createTargetSelector({ ...parts, traffic, sessions, credits, log, onExcluded }),
     dryRunSelector: createTargetSelector({
       ...parts,

@@ -7,6 +7,7 @@ import type {
   MemoryWatch,
   RetryBudget,
   RetryMeters,
+  SessionBindings,
   SharedCredits,
   TargetSelector,
 } from "@espalier/routing";
@@ -32,6 +33,7 @@ import type { Overflow } from "./overflow/overflow.ts";
 import type { PrefixParts } from "./prefix/prefix-parts.ts";
 import type { Programs } from "./programs/programs.ts";
 import type { ExchangeParts } from "./request/exchange.ts";
+import type { HeldRequests } from "./request/held-requests.ts";
 import type { SplitParts } from "./request/split-parts.ts";
 import type { EngineControl } from "./rollouts/engine-control.ts";
 import type { AdmissionParts } from "./routing/admission-parts.ts";
@@ -56,6 +58,9 @@ export interface RouterContext {
   readonly operators: EngineSources["operators"];
   /** What RL frameworks did to engines. */
   readonly engineControl: EngineControl;
+  readonly heldRequests: HeldRequests;
+  /** Which session goes where. */
+  readonly sessions: SessionBindings;
   /** Shared by all attempts at engines. */
   readonly exchange: ExchangeParts & {
     /** Statuses after which another engine is tried; 429 is one. */

@@ -42,6 +42,8 @@ export function promptSource({ endpoint, fields }: PromptRequest): PromptSource 
       return fields.input_ids === undefined || fields.input_ids === null
         ? firstPrompt(fields.text)
         : firstPrompt(fields.input_ids);
+    case "token_generate":
+      return firstPrompt(fields.token_ids);
     default:
       return none;
   }

@@ -47,6 +47,10 @@ export function completionLogprobs(words: WordList, body: JsonObject): LogprobsO
   };
 }
 
+/** The log-probability of each of the first tokens. */
+export const tokenLogprobs = (words: WordList, text: GeneratedText, count: number): readonly number[] =>
+  places(0, count).map((index) => likelyAt(words, text, index, 1)[0]!.logprob);
+
 const places = (from: number, until: number): readonly number[] =>
   Array.from({ length: until - from }, (_, at) => from + at);
 

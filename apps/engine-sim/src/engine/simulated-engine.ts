@@ -90,8 +90,14 @@ export const sleepTags: readonly string[] = ["weights", "kv_cache"];
 /** The state that an engine process loses when it ends. */
 interface EngineProcess {
   sleep: Sleep | undefined;
-  /** By sequence that `sleep` aborted, what to call when it has ended. */
-  readonly aborting: Map<string, () => void>;
+  /** Whether it computes nothing, and whether requests that come are refused meanwhile; undefined while it computes. */
+  pause: { readonly refuses: boolean } | undefined;
+  /** Of its weights; nothing but a name. */
+  weightVersion: string;
+  /** Its first rank in the group that sends it weights; undefined before it joined one. */
+  rankOffset: number | undefined;
+  /** By sequence, what to call when it has ended. */
+  readonly ending: Map<string, () => void>;
   /** Unix seconds. */
   readonly startedS: number;
   readonly engine: Engine;
@@ -132,6 +138,32 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
     }
   };
   const begin = (): void => act(() => {});
+  /** A sequence that runs ends with a step. An engine that computes nothing takes one more for it. */
+  const abortAll = (ids: readonly string[]): void =>
+    act((engine, nowMs) => {
+      const isStill = current.pause !== undefined || current.sleep !== undefined;
+      if (isStill) engine.pause(false, nowMs);
+      if (isStill) engine.advanceTo(nowMs);
+      for (const id of ids) engine.abort(id, nowMs);
+      if (isStill) engine.pause(true, nowMs);
+    });
+  const endsOf = (process: EngineProcess): readonly Promise<void>[] =>
+    [...process.running.keys()].map(
+      (id) =>
+        new Promise((resolve) => {
+          const others = process.ending.get(id);
+          process.ending.set(id, () => {
+            others?.();
+            resolve();
+          });
+        }),
+    );
+  const endAll = async (process: EngineProcess): Promise<void> => {
+    const ids = [...process.running.keys()];
+    const ends = endsOf(process);
+    abortAll(ids);
+    await Promise.all(ends);
+  };
   driver.add(driven);
 
   return {
@@ -171,7 +203,7 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
         return ids;
       }),
     /** The listener gets the report at once, or at the end of the running step. Unknown ids are ignored. */
-    abort: (sequenceId: string): void => act((engine, nowMs) => engine.abort(sequenceId, nowMs)),
+    abort: (sequenceId: string): void => abortAll([sequenceId]),
     /** Unpins the blocks of a sequence. Those of an earlier epoch are gone. */
     release: (sequenceId: string): void => act((engine, nowMs) => void engine.release(sequenceId, nowMs)),
     /** Tokens of a prompt that are cached. */
@@ -198,18 +230,13 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
      * Aborts what it computes, then sleeps: requests are accepted and wait. Levels 1 and 2 clear the cache, which is announced
      * with the first step after it is awake.
      */
-    async fallAsleep(level: number): Promise<void> {
+    async fallAsleep(level: number, tags = sleepTags): Promise<void> {
       const process = current;
       act((engine, nowMs) => engine.pause(true, nowMs));
-      const ids = [...process.running.keys()];
-      const ends = ids.map((id) => new Promise<void>((resolve) => process.aborting.set(id, resolve)));
-      act((engine, nowMs) => {
-        for (const id of ids) engine.abort(id, nowMs);
-      });
-      await Promise.all(ends);
+      await endAll(process);
       if (process !== current) return;
       if (level > 0) act((engine, nowMs) => engine.resetPrefixCache(nowMs));
-      process.sleep = { level, tags: new Set(level > 0 ? sleepTags : []) };
+      process.sleep = { level, tags: new Set(level > 0 ? tags : []) };
     },
     /** @param tags memory pools to bring back. @returns whether it is awake: all of them are back */
     wakeUp(tags: readonly string[]): boolean {
@@ -217,8 +244,43 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
       for (const tag of tags) sleep?.tags.delete(tag);
       if (sleep && sleep.tags.size > 0) return false;
       current.sleep = undefined;
-      act((engine, nowMs) => engine.pause(false, nowMs));
+      act((engine, nowMs) => engine.pause(current.pause !== undefined, nowMs));
       return true;
+    },
+    get isPaused(): boolean {
+      return current.pause !== undefined;
+    },
+    get refusesRequests(): boolean {
+      return current.pause?.refuses === true;
+    },
+    /** Computes nothing until `resume`. @param aborts whether what runs ends, or stays as it is */
+    async pause({ aborts, refuses }: { readonly aborts: boolean; readonly refuses: boolean }): Promise<void> {
+      const process = current;
+      process.pause = { refuses };
+      if (aborts) await endAll(process);
+      if (process === current) act((engine, nowMs) => engine.pause(true, nowMs));
+    },
+    resume(): void {
+      current.pause = undefined;
+      act((engine, nowMs) => engine.pause(current.sleep !== undefined, nowMs));
+    },
+    /** Resolves when nothing runs or waits; what comes meanwhile is refused. */
+    async untilIdle(): Promise<void> {
+      const process = current;
+      process.pause = { refuses: true };
+      await Promise.all(endsOf(process));
+    },
+    get weightVersion(): string {
+      return current.weightVersion;
+    },
+    set weightVersion(version: string) {
+      current.weightVersion = version;
+    },
+    get rankOffset(): number | undefined {
+      return current.rankOffset;
+    },
+    set rankOffset(offset: number | undefined) {
+      current.rankOffset = offset;
     },
     stats: (): EngineStats => act((engine) => engine.stats()),
     /**
@@ -239,7 +301,7 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
     restart(): void {
       epoch++;
       current.leases.clear();
-      for (const end of current.aborting.values()) end();
+      for (const end of current.ending.values()) end();
       current = createProcess(options, seed + epoch);
       begin();
     },
@@ -249,7 +311,7 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
 function createProcess(options: SimulatedEngineOptions, hashSeed: number): EngineProcess {
   const { parameters, clock, onEvents, describesCpuBlocks } = options;
   const running = new Map<string, Running>();
-  const aborting = new Map<string, () => void>();
+  const ending = new Map<string, () => void>();
   const tallies = createEngineTallies(parameters.flavour);
   const leases = createAdapterLeases();
   const observer = {
@@ -265,8 +327,8 @@ function createProcess(options: SimulatedEngineOptions, hashSeed: number): Engin
       const sequence = running.get(report.id);
       if (!sequence) return;
       running.delete(report.id);
-      aborting.get(report.id)?.();
-      aborting.delete(report.id);
+      ending.get(report.id)?.();
+      ending.delete(report.id);
       tallies.finished(report, report.finishReason === "aborted" ? "abort" : sequence.request.finishReason);
       sequence.listener.finished(report);
       if (sequence.request.adapter !== undefined) leases.release(sequence.request.adapter);
@@ -276,8 +338,15 @@ function createProcess(options: SimulatedEngineOptions, hashSeed: number): Engin
   const engine = createEngine({ parameters, hashSeed, observer, describesCpuBlocks });
   const startedS = clock.wallMs() / 1_000;
   return {
-    ...{ startedS, engine, tallies, running, aborting, leases },
-    ...{ sleep: undefined, lora: createLoraSeries(), knowsAdapters: false },
+    ...{ startedS, engine, tallies, running, ending, leases },
+    ...{
+      sleep: undefined,
+      pause: undefined,
+      weightVersion: "default",
+      rankOffset: undefined,
+      lora: createLoraSeries(),
+      knowsAdapters: false,
+    },
   };
 }
 

@@ -23,6 +23,8 @@ export interface AnswerFormat {
 /** The sequences that a request needs, and the format of its answer. */
 export interface Generation {
   readonly model: string;
+  /** See `LiveRequest`. */
+  readonly rid?: string | undefined;
   readonly stream: boolean;
   readonly sequences: readonly SequenceRequest[];
   readonly format: AnswerFormat;
@@ -67,7 +69,9 @@ export class Answer {
     const settle = (as: Outcome): void => this.#settle(as);
     const { format, stream } = generation;
     this.#sink = stream ? streamSink(context, exchange, format, settle) : wholeSink(exchange, format, settle);
-    this.#live = liveRequest(exchange, generation, settle);
+    this.#live = liveRequest(exchange, generation, settle, () => {
+      for (const sequence of this.#ids) context.engine.abort(sequence);
+    });
   }
 
   get isOver(): boolean {
@@ -210,10 +214,12 @@ function errorEvents(flavour: EngineContext["flavour"], path: string, body: stri
 
 function liveRequest(
   { path, requestId, response }: Exchange,
-  { model, stream, sequences }: Generation,
+  { model, rid, stream, sequences }: Generation,
   settle: (as: Outcome) => void,
+  abort: () => void,
 ): LiveRequest {
   return {
+    ...{ rid, abort },
     describe: () => ({ path, requestId, model, stream, sequences: sequences.length }),
     kill() {
       settle("aborted");

@@ -14,6 +14,10 @@ import type { StoredResponses } from "./stored-responses.ts";
 /** A request in flight. */
 export interface LiveRequest {
   describe(): Readonly<Record<string, unknown>>;
+  /** The id that its client gave it, by which SGLang's clients abort it. */
+  readonly rid: string | undefined;
+  /** Ends it: the answer has what was generated so far. */
+  abort(): void;
   /** Resets its connection, as a crash of the engine does. */
   kill(): void;
 }

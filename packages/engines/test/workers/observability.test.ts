@@ -182,6 +182,7 @@ test("an engine is described as plain JSON", async () => {
     reason: "healthy",
     since: "2023-11-14T22:13:20.000Z",
     draining: false,
+    paused: false,
     models: ["m"],
     role: "decode",
     kv_transfer: "nixl",

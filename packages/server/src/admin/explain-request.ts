@@ -245,6 +245,7 @@ const signs: readonly (readonly [field: string, id: Endpoint["id"]])[] = [
   ["input", "responses"],
   ["text", "generate"],
   ["input_ids", "generate"],
+  ["token_ids", "token_generate"],
 ];
 
 const tellingFields = ["messages", "system", ...signs.map(([field]) => field)];

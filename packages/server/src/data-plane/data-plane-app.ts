@@ -44,6 +44,8 @@ declare module "fastify" {
     trace: RequestTrace | undefined;
     /** Whether it is one of those in flight. */
     isCounted: boolean;
+    /** Whether it came by the listener for RL frameworks. */
+    isRollout: boolean;
   }
 }
 
@@ -55,6 +57,8 @@ export interface Front {
   readonly tls: TlsMaterial | undefined;
   /** Accepted in place of `api-keys`. */
   readonly keys?: readonly ApiKey[] | undefined;
+  /** Whether it is that for RL frameworks. */
+  readonly isForRollouts?: boolean;
   /** Registers routes beside those of the data plane, and guards them. Their requests are counted, and their bodies are bytes. */
   readonly register?: (app: FastifyInstance) => void;
 }
@@ -77,6 +81,7 @@ export function createDataPlaneApp(
   app.decorateRequest("trace", undefined);
   app.decorateRequest("reservedBytes", 0);
   app.decorateRequest("isCounted", false);
+  app.decorateRequest("isRollout", front.isForRollouts === true);
   app.removeAllContentTypeParsers();
   // JSON is registered by name too: for any other type fastify searches its parsers on each request.
   for (const type of ["application/json", "*"]) {

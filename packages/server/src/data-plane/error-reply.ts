@@ -1,4 +1,4 @@
-import { type ApiFamily, errorResponse } from "@espalier/api";
+import { type ApiFamily, abortedResponse, errorResponse } from "@espalier/api";
 import { asEspalierError, EspalierError, type Logger } from "@espalier/core";
 import type { FastifyError } from "fastify";
 import type { ClientResponse } from "../request/response-sink.ts";
@@ -17,7 +17,10 @@ export function replyWithError(
   endWhen: (end: () => void) => void = (end) => end(),
 ): void {
   if (response.headersSent || response.destroyed) return;
-  const { status, headers, body } = errorResponse(family, error, requestId);
+  const isAborted = family === "sglang" && error.code === "request_aborted";
+  const { status, headers, body } = isAborted
+    ? abortedResponse(error, requestId)
+    : errorResponse(family, error, requestId);
   response.writeHead(status, [
     ...Object.entries(headers).flat(),
     "content-length",

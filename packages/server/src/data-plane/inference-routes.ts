@@ -127,6 +127,7 @@ function planView(
   const readMs = trace?.nowMs() ?? 0;
   const { recorder } = context;
   const { headers, ownTraceparent } = engineHead(context, request, pool);
+  const rollout = request.isRollout ? { rid: ridOf(view) } : undefined;
   const { readsPrefixes } = pool.policy;
   const { ttftMs: sloTtftMs, tpotMs: sloTpotMs } = pool.objectivesOf(service?.className);
   const isRead = (readsPrefixes || recorder.isOn) && endpoint.kind === "generate";
@@ -149,6 +150,7 @@ function planView(
       targets,
       serves,
       onlyEngine,
+      rollout,
       prompt,
       canPull,
       isStreamed: view.stream && request.isAnswerSeen !== false,
@@ -182,6 +184,13 @@ function planView(
     ? reader.readLarge(source, { readPrompt, sizeBytes: received.length })
     : reader.read(source);
   return prompt instanceof Promise ? prompt.then(plan) : plan(prompt);
+}
+
+/** The id that SGLang's API has for a request. Of a batch with several the first. */
+function ridOf({ body }: RequestView): string | undefined {
+  const node = body.member("rid");
+  const rid = node === undefined ? undefined : [body.valueAt(node)].flat()[0];
+  return typeof rid === "string" ? rid : undefined;
 }
 
 const wholeAnswer = { isAnswer: true, workMs: 0 };

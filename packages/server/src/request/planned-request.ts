@@ -21,6 +21,8 @@ export interface ClientRequest {
   body: unknown;
   /** Name of the request's API key; undefined when none is required. */
   readonly apiKeyName: string | undefined;
+  /** Whether it came by the listener for RL frameworks. */
+  readonly isRollout?: boolean;
   /** Undefined for a request that is not recorded. */
   readonly trace: RequestTrace | undefined;
   /** Bytes reserved for its body in the body memory budget; negative once its answer has begun or ended. */
@@ -63,6 +65,8 @@ export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> 
   /** Whether an engine applies the adapter that is asked for; absent for a base model. */
   readonly serves?: ((engine: EngineRecord) => boolean) | undefined;
   readonly onlyEngine: string | undefined;
+  /** Of a request by the listener for RL frameworks, which may abort it: the id in its body, if it has one. */
+  readonly rollout?: { readonly rid: string | undefined } | undefined;
   /** The prompt field of the body that has an unknown layout. */
   readonly unreadPrompt?: string | undefined;
   /** Of the program that it is part of; undefined without a session key. Set once it is planned. */

@@ -32,6 +32,7 @@ import type {
   NextEngine,
   Verdict,
 } from "./exchange.ts";
+import type { Abortable } from "./held-requests.ts";
 import { engineHeaders, HttpPair, pullEdits, rankFields } from "./http-pair.ts";
 import { dropBody, type PlannedRequest } from "./planned-request.ts";
 import { reportEnd } from "./request-end.ts";
@@ -43,6 +44,7 @@ type SourceContext = Pick<
   | "drain"
   | "dryRunSelector"
   | "fleet"
+  | "heldRequests"
   | "prefix"
   | "random"
   | "exchange"
@@ -82,7 +84,7 @@ interface SourceOptions {
  * Engines of a pool as the source of one request's answer. Carries the lifecycle of `routing` to them, feeds their
  * circuit breakers, and reports the end to the client, metrics, log and trace.
  */
-export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<Target> {
+export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<Target>, Abortable {
   readonly retries: Retries;
   readonly reader: AnswerReader;
   readonly #context: SourceContext;
@@ -105,6 +107,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   /** When it was queued, on the monotonic clock; NaN while it is not. */
   #waitingMs = Number.NaN;
   #hasTurn = false;
+  #isAborted = false;
   #hasWaited = false;
   #dispatchedMs = Number.NaN;
 
@@ -135,10 +138,20 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   /** Has the first attempt made, now or when the request is admitted. */
   start(exchange: ExchangeControl): void {
     this.#exchange = exchange;
+    if (this.#plan.rollout) this.#context.heldRequests.add(this);
     const enteredMs = this.#context.clock.nowMs();
     this.#lifecycle.enter();
     if (!this.#hasTurn) this.#waitingMs = enteredMs;
     this.#hasWaited = !this.#hasTurn;
+  }
+
+  get rid(): string | undefined {
+    return this.#plan.rollout?.rid;
+  }
+
+  abort(): void {
+    this.#isAborted = true;
+    if (!Number.isNaN(this.#waitingMs)) this.#exchange.refuse(new EspalierError("request_aborted"));
   }
 
   admitted(): void {
@@ -220,6 +233,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   }
 
   choose(): NextEngine {
+    if (this.#isAborted) return undefined;
     if (this.#loading === "waiting") return "later";
     if (this.#loading) {
       const { engine } = this.#loading;
@@ -282,7 +296,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   }
 
   answering(answered: number, headers: readonly string[]): void {
-    const status = this.reader.headFault?.status ?? answered;
+    const status = (this.#isAbortWanted(this.reader.headFault) ? undefined : this.reader.headFault?.status) ?? answered;
     this.#plan.trace?.answered(answered);
     dropBody(this.#plan);
     if (status === 429 || status === 503) this.#coolDown(retryAfterMs(headers));
@@ -299,6 +313,11 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     if (status < 400) this.#suspect?.failure("client errors that differ between engines");
     else if (isClientError(status)) this.#suspect?.success();
     else this.#suspect?.release();
+  }
+
+  /** Frameworks abort requests at engines, also without this router, and read how far they came. */
+  #isAbortWanted(fault: AnswerFault | undefined): boolean {
+    return fault?.isAborted === true && this.#plan.rollout !== undefined;
   }
 
   /** Adds how the request was routed. */
@@ -352,6 +371,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   /** Releases everything, reports the end, and answers the error, if any. */
   ended(outcome: ExchangeOutcome): void {
     this.#leaveQueue(outcome.kind);
+    if (this.#plan.rollout) this.#context.heldRequests.delete(this);
     this.#lifecycle.leave();
     this.#adapter?.ended();
     const fault = outcome.kind === "completed" ? this.#blameFault() : undefined;
@@ -397,7 +417,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   /** @returns why the answer, which is complete for HTTP, is none */
   #blameFault(): AnswerFault | undefined {
     const fault = this.reader.fault();
-    if (!fault) return undefined;
+    if (!fault || this.#isAbortWanted(fault)) return undefined;
     this.#context.exchange.attemptMetrics.failed.broken.add();
     if (fault.status >= 500) this.#blame(`${fault.kind} answer`);
     else if (fault.status === 429) this.#permit?.release();
@@ -484,6 +504,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   /** Only one engine has a stored response: the client must learn when that engine is gone. Engines asleep can be woken. */
   #refusal(error: EspalierError): EspalierError {
     const { onlyEngine } = this.#plan;
+    if (this.#isAborted) return new EspalierError("request_aborted");
     if (this.#lifecycle.attempts > 0) return error;
     const possible = this.targets().filter(({ engine }) => onlyEngine === undefined || engine.id === onlyEngine);
     if (error.code === "no_engine_available" && areAsleep(possible)) return new EspalierError("engines_asleep");

@@ -1,12 +1,16 @@
 /** How a control call reaches engines. `one`: its body differs per engine, so that it needs the name of one. */
 type Reach = "all" | "one";
 
+/** Parts of an engine's memory, as SGLang and vLLM name them, and vLLM's scheduler. */
+export const memoryParts = ["weights", "kv_cache", "cuda_graph", "scheduling"] as const;
+export type MemoryPart = (typeof memoryParts)[number];
+
 /** What a control call that succeeded means for what routers know of an engine. */
 export interface ControlEffect {
   /** The engine takes no requests from the call on, or takes them again after it. */
   readonly pauses?: boolean;
-  /** The engine's memory is released from the call on, or is there again after it: by `tags`, or all of it. */
-  readonly releases?: boolean;
+  /** The engine's memory is released from the call on: the parts in `tags`, or else these. `false`: they are there again. */
+  readonly releases?: readonly MemoryPart[] | false;
   /** Its caches are void: other weights, or emptied. `cleared`: unless the query says `clear_cache=false`. */
   readonly voids?: true | "cleared";
   /** What this router holds of the requests that the call names ends too. */
@@ -35,7 +39,7 @@ export const controlCalls: readonly ControlCall[] = [
   post("/pause_generation", { pauses: true }),
   post("/continue_generation", { pauses: false }),
   both("/flush_cache", { voids: true }),
-  both("/release_memory_occupation", { releases: true, voids: true }),
+  both("/release_memory_occupation", { releases: ["weights", "kv_cache", "cuda_graph"], voids: true }),
   both("/resume_memory_occupation", { releases: false }),
   post("/update_weights_from_disk", { voids: true }),
   post("/update_weights_from_distributed", { voids: true }),
@@ -61,7 +65,7 @@ export const controlCalls: readonly ControlCall[] = [
   // vLLM
   post("/pause", { pauses: true, voids: "cleared" }),
   post("/resume", { pauses: false }),
-  post("/sleep", { releases: true, voids: true }),
+  post("/sleep", { releases: ["weights", "kv_cache"], voids: true }),
   post("/wake_up", { releases: false }),
   post("/reset_prefix_cache", { voids: true }),
   post("/start_weight_update"),

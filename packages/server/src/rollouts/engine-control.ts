@@ -1,10 +1,7 @@
 import { asEngineId, type Clock, type EngineId, isJsonObject } from "@espalier/core";
 import type { Fleet } from "@espalier/engines";
 import type { OperatorTable } from "../lifecycle/operator-engines.ts";
-import type { ControlEffect } from "./control-calls.ts";
-
-/** Parts of an engine's memory, as SGLang and vLLM name them, and vLLM's scheduler. A call without tags is about all of them. */
-const memoryTags = ["weights", "kv_cache", "cuda_graph", "scheduling"] as const;
+import { type ControlEffect, type MemoryPart, memoryParts } from "./control-calls.ts";
 
 type Effect = Pick<ControlEffect, "pauses" | "releases"> & { readonly tags: readonly string[] };
 
@@ -32,7 +29,7 @@ interface EngineControlOptions {
 /** A row of the table. */
 interface ControlState {
   readonly isPaused: boolean;
-  readonly released: readonly string[];
+  readonly released: readonly MemoryPart[];
   /** Unix milliseconds of the last call that voided its caches; later for each further one. */
   readonly voidedMs: number;
 }
@@ -75,7 +72,7 @@ export function createEngineControl({ table, fleet, clock }: EngineControlOption
     begin(engine, { pauses, releases, tags }) {
       const before = stateOf(engine);
       if (pauses) change(engine, { isPaused: true });
-      if (releases) change(engine, { released: union(before.released, partsOf(tags)) });
+      if (releases) change(engine, { released: union(before.released, partsOf(tags, releases)) });
       return () => {
         if (pauses) change(engine, { isPaused: before.isPaused });
         if (releases) change(engine, { released: before.released });
@@ -84,20 +81,23 @@ export function createEngineControl({ table, fleet, clock }: EngineControlOption
     end(engine, { pauses, releases, tags }, isVoid) {
       const { released, voidedMs } = stateOf(engine);
       if (pauses === false) change(engine, { isPaused: false });
-      if (releases === false) change(engine, { released: released.filter((part) => !partsOf(tags).includes(part)) });
+      if (releases === false)
+        change(engine, { released: released.filter((part) => !partsOf(tags, memoryParts).includes(part)) });
       if (isVoid) change(engine, { voidedMs: Math.max(clock.wallMs(), voidedMs + 1) });
     },
     forget: (engine) => table.forget(engine),
   };
 }
 
-const isPart = (tag: unknown): tag is string => memoryTags.some((part) => part === tag);
+const isPart = (tag: unknown): tag is MemoryPart => memoryParts.some((part) => part === tag);
 
-function partsOf(tags: readonly string[]): readonly string[] {
-  return tags.length === 0 ? memoryTags : tags.filter(isPart);
-}
+/** @param whole those of a call without tags */
+const partsOf = (tags: readonly string[], whole: readonly MemoryPart[]): readonly MemoryPart[] =>
+  tags.length === 0 ? whole : tags.filter(isPart);
 
-const union = (one: readonly string[], other: readonly string[]): readonly string[] => [...new Set([...one, ...other])];
+const union = (one: readonly MemoryPart[], other: readonly MemoryPart[]): readonly MemoryPart[] => [
+  ...new Set([...one, ...other]),
+];
 
 /** Reads a row, which may be of a router of another version. */
 function readState(value: unknown): ControlState {

@@ -3,6 +3,7 @@ import { asEspalierError, EspalierError, type HttpClient, isJsonObject, type Log
 import type { EngineRecord, Fleet } from "@espalier/engines";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { RolloutsConfig } from "../config/index.ts";
+import type { HeldRequests } from "../request/held-requests.ts";
 import { type ControlCall, controlCalls } from "./control-calls.ts";
 import type { EngineControl } from "./engine-control.ts";
 import { type EngineAnswer, mergeAnswers } from "./merge-answers.ts";
@@ -11,6 +12,7 @@ import { findEngine, readObject } from "./worker-routes.ts";
 export interface FanOutOptions {
   readonly fleet: Pick<Fleet, "engines">;
   readonly control: EngineControl;
+  readonly held: Pick<HeldRequests, "abort">;
   /** With the engines' key, if there is one. */
   readonly http: HttpClient;
   readonly settings: Pick<RolloutsConfig, "timeoutMs">;
@@ -106,8 +108,9 @@ class ControlRun {
   /** Never rejected. All engines are asked at once: they wait for each other in a group. */
   async all(): Promise<readonly EngineAnswer[]> {
     const { control, logger } = this.#options;
-    const effect = { ...this.#call, tags: tagsOf(this.#request) };
+    const effect = { ...this.#call, tags: this.#call.releases === undefined ? [] : tagsOf(this.#request) };
     const isVoid = this.#isVoid();
+    if (this.#call.aborts) this.#options.held.abort(meantOf(readObject(this.#request.body)));
     const engines = this.#engines.map((engine) => ({ engine, undo: control.begin(engine.id, effect) }));
     const answers = await Promise.all(
       engines.map(async ({ engine, undo }) => {
@@ -187,6 +190,12 @@ function enginesOf(
   const engines = present.filter(({ models }) => model === undefined || models?.some(({ id }) => id === model));
   if (engines.length === 0) throw new EspalierError("no_engine_available");
   return engines;
+}
+
+/** Which requests SGLang's `/abort_request` means: all, or those whose id begins with the given one. */
+function meantOf({ rid, abort_all: isForAll }: Readonly<Record<string, unknown>>) {
+  if (isForAll === true) return () => true;
+  return (own: string | undefined) => typeof rid === "string" && rid !== "" && own?.startsWith(rid) === true;
 }
 
 function readAnswer(body: string): unknown {

@@ -7,6 +7,7 @@ import { authenticate, type Front } from "../data-plane/data-plane-app.ts";
 import { readTls } from "../lifecycle/certificates.ts";
 import type { Readiness } from "../lifecycle/readiness.ts";
 import type { RouterContext } from "../router-context.ts";
+import { registerEnds } from "./end-routes.ts";
 import { createEngineHosts } from "./engine-hosts.ts";
 import { registerControl } from "./fan-out.ts";
 import { registerWorkers } from "./worker-routes.ts";
@@ -20,6 +21,7 @@ export interface RolloutsOptions {
 /** The data plane as RL frameworks reach it, with the control routes that they expect of their router. */
 export function createRolloutsFront({ settings, context, meter }: RolloutsOptions): Front {
   const { fleet, mesh, operators, engineControl: control, controlHttp: http, scheduler, logger } = context;
+  const { heldRequests: held, sessions, programs } = context;
   const keys = settings.keySha256 ? [{ name: "rollouts", sha256: settings.keySha256 }] : undefined;
   const who = createWhoMayRead({ origins: () => [], isOpen: keys === undefined });
   const loadOf = ({ targets }: EngineRecord): number =>
@@ -27,15 +29,17 @@ export function createRolloutsFront({ settings, context, meter }: RolloutsOption
   return {
     tls: settings.tls && readTls(settings.tls),
     keys,
+    isForRollouts: true,
     register(app: FastifyInstance) {
       app.addHook("onRequest", async ({ raw, headers }) => {
         const refusal = who.refusal(raw);
         if (refusal) throw refusal;
         authenticate(keys ?? [], headers);
       });
-      const parts = { fleet, control, http, settings, scheduler, logger, meter };
+      const parts = { fleet, control, held, http, settings, scheduler, logger, meter };
       registerWorkers(app, { ...parts, operators, loadOf, isAllowed: createEngineHosts(settings.allow) });
       registerControl(app, parts);
+      registerEnds(app, { sessions, programs, fleet });
     },
   };
 }

@@ -41,6 +41,8 @@ describe("where the prompt of a request is", () => {
     { endpoint: "generate", fields: { text: "a" }, source: text("a") },
     { endpoint: "generate", fields: { text: ["a"] }, source: text("a") },
     { endpoint: "generate", fields: { input_ids: [5] }, source: tokens(5) },
+    { endpoint: "token_generate", fields: { token_ids: [5] }, source: tokens(5) },
+    { endpoint: "token_generate", fields: { input_ids: [5] }, source: none },
     { endpoint: "generate", fields: { text: "a", input_ids: [[5], [6]] }, source: tokens(5) },
     { endpoint: "generate", fields: { text: "a", input_ids: null }, source: text("a") },
     { endpoint: "generate", fields: { text: "a", input_ids: [] }, source: none },

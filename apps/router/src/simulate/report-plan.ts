@@ -82,7 +82,7 @@ export const reportPlan: readonly ReportEntry[] = [
   },
   ...["pd-mix", "pd-mix-long-in", "pd-mix-long-out"].map((scenario) => ({
     scenario,
-    flags: { seeds: "1", links: "delays", variant: "dynamic-0.85,always-0.85,never-0.85", duration: "100s" },
+    flags: { ...full, variant: "dynamic-0.85,always-0.85,never-0.85", duration: "100s" },
     quick: { variant: "dynamic-0.5", duration: "40s" },
   })),
   { scenario: "pull-ladder", flags: { ...full, variant: "all" }, quick: { ...quickly, variant: "2k,2k-computed" } },

@@ -116,7 +116,10 @@ export function createPage(ask: Questions) {
       parts.events.update({ lines: events, grafana: source?.grafana ?? null });
       const numbers = new Map(routers.map(({ router, number }) => [router, String(number)]));
       const shortNameOf = (router: string): string => numbers.get(router) ?? "?";
-      const lostMsOf = (name: string) => routers.find(({ router }) => router === name)?.lost?.sinceMs;
+      const lostMsOf = (name: string): number | undefined =>
+        routers.find(({ router }) => router === name)?.lost?.sinceMs ??
+        // The event is there before the row: the mesh lists a member that is down for some seconds.
+        events.find(({ kind, subjects }) => kind === "router_lost" && subjects.includes(name))?.atMs;
       // Engines get their colours in the order of the fleet, which must be known before decisions are shown.
       if (overview) parts.decisions.update({ decisions, skipped });
       // A router that was only slow is not down.

@@ -3,7 +3,7 @@ import type { EventLine } from "./events.ts";
 import { formatAge, formatCount, formatMs, formatTime } from "./format.ts";
 import type { Recent } from "./history.ts";
 import type { RefusedLink, RouterStatus } from "./overview.ts";
-import { type EngineRow, isAbsent, isUnresponsive, notProbed, type RouterRow } from "./rows.ts";
+import { type EngineRow, isAbsent, isGone, isUnresponsive, notProbed, type RouterRow } from "./rows.ts";
 
 /** What the rules look at. */
 export interface FleetFacts {
@@ -102,7 +102,6 @@ const engineEnds = ["engine_down", "engine_unreachable", "circuit_open", "engine
 
 const when = (holds: boolean): readonly true[] => (holds ? [true] : []);
 const isUp = ({ health }: EngineRow): boolean => health === "up";
-const isGone = ({ state }: RouterRow): boolean => state === "gone" || state === "silent";
 /** How long a change of the source is told. */
 const movedMs = 60_000;
 /** Refusals are repeated as long as the other router tries. */

@@ -211,6 +211,9 @@ export function routerRows(links: Links | undefined, followed: readonly Followed
   });
 }
 
+/** Whether neither the page nor the source hears of it. */
+export const isGone = ({ state }: RouterRow): boolean => state === "gone" || state === "silent";
+
 export const countAlive = (rows: readonly RouterRow[]): number =>
   rows.filter(({ state }) => state !== "gone" && state !== "silent" && state !== "connecting").length;
 

@@ -6,7 +6,7 @@ import { presentOf, type Series } from "../model/history.ts";
 import type { RouterStatus } from "../model/overview.ts";
 import type { PathStep } from "../model/prefix-tree.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
-import { type EngineRow, engineRows, isAbsent, queueRows, routerRows } from "../model/rows.ts";
+import { type EngineRow, engineRows, isAbsent, isGone, queueRows, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
 import { createDetail, type Questions } from "./detail.ts";
 import { createHues, element, type Part, setAttribute, setText, wholeRows } from "./dom.ts";
@@ -122,10 +122,9 @@ export function createPage(ask: Questions) {
         events.find(({ kind, subjects }) => kind === "router_lost" && subjects.includes(name))?.atMs;
       // Engines get their colours in the order of the fleet, which must be known before decisions are shown.
       if (overview) parts.decisions.update({ decisions, skipped });
-      // A router that was only slow is not down.
-      const down = takeovers.filter(({ router: name }) =>
-        routers.every((row) => row.router !== name || row.state !== "live"),
-      );
+      // A router of which only the page has not heard for a while is not down.
+      const gone = new Set(routers.filter(isGone).map(({ router }) => router));
+      const down = takeovers.filter(({ router }) => gone.has(router));
       if (overview) parts.sessions.update({ sessions, takeovers: down, shortNameOf, lostMsOf });
       const unknown = cachesUnknown(silentSinceMs, engines);
       parts.prefixes.update({ rows: unknown === undefined ? rows : [], path, engines, sessions, unknown });

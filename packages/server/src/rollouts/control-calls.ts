@@ -11,8 +11,11 @@ export interface ControlEffect {
   readonly pauses?: boolean;
   /** The engine's memory is released from the call on: the parts in `tags`, or else these. `false`: they are there again. */
   readonly releases?: readonly MemoryPart[] | false;
-  /** Its caches are void: other weights, or emptied. `cleared`: unless the query says `clear_cache=false`. */
-  readonly voids?: true | "cleared";
+  /**
+   * Its caches are void: other weights, or emptied. `cleared`: unless the query says `clear_cache=false`. `method`: if the body's
+   * method has to do with weights.
+   */
+  readonly voids?: true | "cleared" | "method";
   /** What this router holds of the requests that the call names ends too. */
   readonly aborts?: true;
 }
@@ -72,7 +75,7 @@ export const controlCalls: readonly ControlCall[] = [
   post("/update_weights", { voids: true }),
   post("/finish_weight_update", { voids: true }),
   post("/fetch_weights", { voids: true }),
-  post("/collective_rpc"),
+  post("/collective_rpc", { voids: "method" }),
   post("/skyrl/v1/load_lora_adapter"),
   post("/v1/load_lora_adapter"),
   post("/v1/unload_lora_adapter"),

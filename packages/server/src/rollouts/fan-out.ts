@@ -139,6 +139,7 @@ class ControlRun {
 
   #isVoid(): boolean {
     const { voids = false } = this.#call;
+    if (voids === "method") return String(readObject(this.#request.body).method).includes("weight");
     const { clear_cache: isCleared } = this.#request.query as Readonly<Record<string, unknown>>;
     return voids === "cleared" ? isCleared !== "false" : voids;
   }

@@ -125,6 +125,15 @@ test("a pause voids caches unless the query keeps them", async () => {
   expect(events.filter((event) => event.startsWith("end"))).toEqual(["end e0 false", "end e0 true", "end e0 false"]);
 });
 
+test("a collective call voids caches if it is about weights", async () => {
+  const { post, events } = rig(1, () => ({ status: 200, body: '{"results":[null]}' }));
+  for (const method of ["update_weights_nccl", "skyrl_finish_weight_update", "reset_statistics", undefined]) {
+    await post("/collective_rpc", JSON.stringify({ method }));
+  }
+  const ends = events.filter((event) => event.startsWith("end"));
+  expect(ends).toEqual(["end e0 true", "end e0 true", "end e0 false", "end e0 false"]);
+});
+
 test("answers past 16 MiB in all keep only their status, and the next call has its own", async () => {
   const { post } = rig(17, () => ({ status: 200, body: JSON.stringify("x".repeat(mebibyte - 2)) }));
   for (let call = 0; call < 2; call++) {

@@ -341,18 +341,17 @@ if (pictures !== undefined) {
     const until = { what: "plots with something in them", deadlineMs: 200_000 };
     await waitFor(async () => (await pointsKept()) > plottedS, until);
     // Sessions are known from when a page is opened, plots from before.
-    const wide = await Promise.all(
-      themes.map(async (colorScheme) => ({ colorScheme, page: await open({ colorScheme }) })),
-    );
+    const page = await open({});
     await waitFor(async () => (await pointsKept()) > plottedS + 40, until);
     routers[1]?.kill("SIGKILL");
-    for (const { colorScheme, page } of wide) {
-      const back = /router-2 went down at .* [1-9]\d* of its \d+ sessions resumed on other routers/;
-      await page.getByText(back).waitFor({ timeout: 60_000 });
-      await page.locator('.routers > li[data-state="gone"]').waitFor({ timeout: 60_000 });
+    const back = /router-2 went down at .* [1-9]\d* of its \d+ sessions resumed on other routers/;
+    await page.getByText(back).waitFor({ timeout: 60_000 });
+    await page.locator('.routers > li[data-state="gone"]').waitFor({ timeout: 60_000 });
+    for (const colorScheme of themes) {
+      await page.emulateMedia({ colorScheme });
       await take(page, colorScheme, true);
-      await page.close();
     }
+    await page.close();
     for (const colorScheme of themes) {
       const page = await open({ colorScheme, viewport: narrow });
       await page.getByRole("img", { name: /^Requests per second .* now \d/ }).waitFor();

@@ -34,6 +34,21 @@ describe("prompts", () => {
     }
   });
 
+  // Symptom: 400 "a tool has no function". Mechanism: Codex sends namespaces and searches beside functions.
+  test("tools of Codex are in them as functions, those that the model does not see are not", async () => {
+    const sim = await startTiny();
+    const look = { type: "function", name: "look", description: "Looks.", parameters: { type: "object" } };
+    const spawn = { ...look, name: "spawn" };
+    const tools = [look, { type: "namespace", name: "agents", tools: [spawn] }, { type: "web_search" }];
+    const { status, text, json } = await sim.post("/v1/responses", { input: "Hi", tools, max_output_tokens: 2 });
+    expect(status, text).toBe(200);
+    const functions = [look, { ...spawn, name: "agents__spawn" }].map(({ type, ...described }) => ({
+      ...{ type, function: described },
+    }));
+    const asChat = await tokensOf(sim, { messages: [{ role: "user", content: "Hi" }], tools: functions });
+    expect(at(json, "usage", "input_tokens")).toBe(asChat.length);
+  });
+
   test("numbers of schemas are in them as the client writes them", async () => {
     const sim = await startTiny();
     const schema = '{"type":"object","default":1.0}';

@@ -20,6 +20,7 @@ const sidebar = [
   section("Start", [
     ["All documents", "docs/README"],
     ["Data-parallel ranks", "docs/start/data-parallel"],
+    ["Coding agents", "docs/start/coding-agents"],
     ["Two engines, two routers", "docs/start/two-engines"],
     ["Kubernetes", "docs/start/kubernetes"],
     ["Ray and Slurm", "docs/start/ray-and-slurm"],

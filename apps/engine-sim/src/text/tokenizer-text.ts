@@ -118,13 +118,31 @@ function surrounded(tokens: Uint32Array, { surroundings }: TextTokenizer): Uint3
  *
  * @param openTurn whether the assistant's next turn is opened at the end
  */
-function chatFields({ messages, tools, documents }: ChatPrompt, openTurn: boolean): JsonObject {
+function chatFields({ endpoint, messages, tools, documents }: ChatPrompt, openTurn: boolean): JsonObject {
+  const given: unknown = tools === undefined ? undefined : JSON.parse(tools);
+  const described = endpoint === "responses" && Array.isArray(given) ? given.flatMap(asFunctions) : given;
   return {
     messages: messages.map(messageFields),
-    ...(tools !== undefined && { tools: JSON.parse(tools) as unknown }),
+    ...(described !== undefined && { tools: described }),
     ...(documents !== undefined && { documents: JSON.parse(documents) as unknown }),
     add_generation_prompt: openTurn,
   };
+}
+
+/**
+ * A tool of the responses API as functions, as vLLM gives them to templates (`flat_namespace_tool_name` of
+ * `vllm/tool_parsers/utils.py`); none for one that the model does not see, such as a web search. Codex sends all three kinds.
+ */
+function asFunctions(tool: unknown): readonly JsonObject[] {
+  if (!isJsonObject(tool) || isJsonObject(tool.function)) return isJsonObject(tool) ? [tool] : [];
+  const { type, name, tools } = tool;
+  if (type === "namespace" && Array.isArray(tools)) {
+    return tools.flatMap(asFunctions).map((nested) => {
+      const described = nested.function as JsonObject;
+      return { ...nested, function: { ...described, name: `${String(name)}__${String(described.name)}` } };
+    });
+  }
+  return type === "function" || type === "custom" ? [{ type: "function", function: tool }] : [];
 }
 
 function messageFields({ role, parts, toolCalls }: ChatMessage): JsonObject {

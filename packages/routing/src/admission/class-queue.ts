@@ -23,9 +23,10 @@ export interface Entry {
 const usualDueMs = 30_000;
 /**
  * Milliseconds by which each uncached prompt token delays a request's nominal arrival. Agents whose context is cached pass new
- * ones, and short prompts pass long ones, but not forever: 10,000 tokens wait at most 20 s longer than one token.
+ * ones, and short prompts pass long ones, but not forever: 10,000 tokens wait at most 50 s longer than one token. Found in
+ * simulation: `docs/decisions/0054-progress-goes-first.md`.
  */
-const agePerTokenMs = 2;
+const agePerTokenMs = 5;
 
 /** Sort key within a class and tenant: the least goes first. It never changes, so no request is overtaken forever. */
 function orderKey({ order }: Pick<ClassSettings, "order">, entry: Entry): number {

@@ -22,11 +22,18 @@ export interface PromptUse {
 /** Bound of remembered prompts of all targets together; beyond it the one used longest ago is forgotten. */
 export const maxRecentUses = 65_536;
 
+/** Counters of prompts by the last bits of their last block: 16 for each remembered prompt. */
+const leafCounters = 2 ** 20;
+/** Bound of a counter; one that reaches it stays there. */
+const mostLeaves = 255;
+
 /**
  * Which prompts were sent where, and when last. A prompt continues another one if it begins with all of its full
  * blocks.
  */
 export class RecentUses {
+  /** How many prompts end with a block, by the last bits of its hash: most blocks need no look at the map. */
+  readonly #leaves = new Uint8Array(leafCounters);
   /** By key, the most recently used last. */
   readonly #uses = new RecencyMap<number, PromptUse>();
   /** The same by target, including those that are over there. */
@@ -49,11 +56,16 @@ export class RecentUses {
 
   /** The longest prompt that a chain continues or equals. */
   before(words: Uint32Array, blockCount: number): PromptUse | undefined {
+    const at = this.#lastLeaf(words, blockCount);
+    return at < 0 ? undefined : this.#uses.get(leafKey(words, at));
+  }
+
+  /** The last block with which a remembered prompt ends; -1 for none. */
+  #lastLeaf(words: Uint32Array, blockCount: number): number {
     for (let block = blockCount - 1; block >= 0; block--) {
-      const use = this.#uses.get(leafKey(words, block));
-      if (use) return use;
+      if (this.#leaves[words[2 * block]! % leafCounters] !== 0 && this.#uses.get(leafKey(words, block))) return block;
     }
-    return undefined;
+    return -1;
   }
 
   /** A prompt is sent to a target. */
@@ -61,19 +73,17 @@ export class RecentUses {
     if (blockCount < 1) return;
     const { usedMs, isOwn } = sent;
     let blocks = blockCount;
-    for (let block = blockCount - 1; block >= 0; block--) {
-      const before = this.#uses.get(leafKey(words, block));
-      if (!before) continue;
-      if (before.target === target) {
-        if (this.#usesOf(target).has(before)) blocks = before.blocks + blockCount - block - 1;
-        this.remove(before);
-      } else this.#end(before);
-      break;
-    }
     const last = blockCount - 1;
+    const at = this.#lastLeaf(words, blockCount);
+    const before = at < 0 ? undefined : this.#uses.get(leafKey(words, at))!;
+    if (before?.target === target) {
+      if (this.#usesOf(target).has(before)) blocks = before.blocks + last - at;
+      this.remove(before);
+    } else if (before) this.#end(before);
     const key = leafKey(words, last);
     const use = { key, low: words[2 * last]!, target, blocks, usedMs, isOwn, isClaimed: false, isOver: false };
     this.#uses.set(key, use);
+    this.#count(use, 1);
     this.#usesOf(target).add(use);
     if (this.#uses.size > maxRecentUses) this.remove(this.#uses.oldest()![1]);
   }
@@ -91,7 +101,15 @@ export class RecentUses {
 
   #end(use: PromptUse): void {
     use.isOver = true;
-    if (this.#uses.get(use.key) === use) this.#uses.delete(use.key);
+    if (this.#uses.get(use.key) !== use) return;
+    this.#uses.delete(use.key);
+    this.#count(use, -1);
+  }
+
+  /** A counter that is full stays so. */
+  #count({ low }: PromptUse, change: 1 | -1): void {
+    const at = low % leafCounters;
+    if (this.#leaves[at]! < mostLeaves) this.#leaves[at]! += change;
   }
 
   #usesOf(target: number): TargetUses {

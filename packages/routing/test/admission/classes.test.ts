@@ -128,7 +128,7 @@ test("the shortest prompt first, but a long one that has waited passes short one
   rig.send("long", { promptTokens: 10_000 });
   rig.send("short", { promptTokens: 100 });
   rig.send("shorter", { promptTokens: 50 });
-  rig.time.advance(25_000);
+  rig.time.advance(60_000);
   rig.send("late", { promptTokens: 10 });
   drain(rig);
   expect(rig.went).toEqual(["shorter", "short", "long", "late"]);
@@ -140,9 +140,9 @@ test("an agent whose context is cached passes a new one, however long its prompt
   rig.send("new", { promptTokens: 20_000, cachedTokens: 0 });
   rig.send("in progress", { promptTokens: 100_000, cachedTokens: 99_000 });
   rig.send("of unknown caches", { promptTokens: 10_000 });
-  rig.time.advance(30_000);
+  rig.time.advance(80_000);
   rig.send("later, in progress", { promptTokens: 100_000, cachedTokens: 99_000 });
-  rig.time.advance(10_000);
+  rig.time.advance(25_000);
   rig.send("too late to pass", { promptTokens: 1_000, cachedTokens: 900 });
   drain(rig);
   expect(rig.went).toEqual(["in progress", "of unknown caches", "later, in progress", "new", "too late to pass"]);

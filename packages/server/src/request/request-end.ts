@@ -32,7 +32,7 @@ export function reportEnd(context: Watchers, plan: PlannedRequest, end: RequestE
     cachedTokens: usage?.cachedTokens,
     completionTokens: usage?.completionTokens,
   };
-  plan.step?.ended({ isAnswered: outcome === "answered", ...answer, outputTokens });
+  plan.step?.ended({ isAnswered: outcome === "answered" && status < 400, ...answer, outputTokens });
   metrics.finished(endpointId, answer, firstByteMs - acceptedMs, goodputOf(plan, end, { outcome, endMs }));
   context.hooks?.answered?.(answer);
   if (!Number.isNaN(dispatchedMs)) metrics.overhead((dispatchedMs - acceptedMs) / 1_000);

@@ -24,7 +24,7 @@ export interface SimRequest {
   readonly chain: Uint32Array;
   /** Class of service, in scenarios with several. */
   readonly className?: string;
-  /** Its tenant within its class; the session by default. */
+  /** Its tenant within its class; all requests without one are one tenant, as without API keys. */
   readonly tenant?: string;
   /** Where the client is: a number of the topology's regions, the same for a whole session; drawn by its shares when absent. */
   readonly region?: number;

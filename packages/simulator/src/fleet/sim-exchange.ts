@@ -213,7 +213,7 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
   #queueFor(routed: RoutedRequest): RequestQueue<SimTarget> | undefined {
     const { admission, coldPrompts } = this.#router;
     if (!admission) return undefined;
-    const { session, className, tenant = `session-${session}` } = this.#request;
+    const { className, tenant = "" } = this.#request;
     const { promptTokens, expectedOutputTokens } = routed.features;
     const cold = coldPrompts && new ColdPrompt<SimTarget>(coldPrompts, routed, { tried: noneTried });
     if (routed.prompt) coldPrompts?.watch.arrived(routed.prompt);

@@ -18,7 +18,7 @@ const fullMemory: Scenario = {
   name: "full-memory",
   fleet: { preset: "smg-generic", parameters: { blockCount: 8_000 }, engines: 1, routers: 1 },
   variants: [
-    { name: "at-once", admission: true },
+    { name: "at-once", admission: true, maxColdWaitS: 0 },
     { name: "parked", admission: true, maxColdWaitS: 300 },
   ],
   isOpenLoop: false,

@@ -15,7 +15,7 @@ const classes = list(
     name: className("Name of the priority class, as requests give it in `x-espalier-priority`."),
     order: choice(["fcfs", "edf", "shortest_prefill"], {
       description:
-        "Order of one tenant's requests in the queue: `fcfs` by arrival, `edf` by deadline, `shortest_prefill` by uncached prompt tokens, each of which counts as 2 ms of waiting time.",
+        "Order of one tenant's requests in the queue: `fcfs` by arrival, `edf` by deadline, `shortest_prefill` by uncached prompt tokens, each of which counts as 5 ms of waiting time.",
       default: "shortest_prefill",
     }),
     share: number({
@@ -49,7 +49,7 @@ const classes = list(
     "max-cold-wait": duration({
       description:
         "Longest time a request without a deadline waits for an engine whose cache has free space, rather than evict blocks that other requests are expected to reuse. Only prompts of which the engine must compute more than half, and at least 2,048 tokens, wait.",
-      default: "0s",
+      default: "30s",
       minimum: "0s",
       maximum: "5m",
     }),

@@ -150,7 +150,7 @@ test("limited_requests: another thing than failed ones, and by whom", () => {
   expect(said("limited_requests", { recent })).toEqual([
     "warn",
     "48 of 340 requests got 429 in the last minute: a limit was reached.",
-    expect.stringMatching(/^No queue rejected them: raise `limits`/),
+    expect.stringMatching(/^No queue rejected them: the router's `limits` or an engine did/),
   ]);
   expect(said("limited_requests", { recent, rejecting: ["batch"] })[2]).toBe(
     "The queue of batch rejects requests: add engines, or reduce load.",

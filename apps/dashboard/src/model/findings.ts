@@ -264,7 +264,7 @@ const rules = [
     next: (_, { rejecting }) =>
       rejecting.length > 0
         ? `The queue of ${few(rejecting, "classes")} rejects requests: add engines, or reduce load.`
-        : "No queue rejected them: raise `limits`, add routers, or reduce load. Engines that answer 429 themselves have limits of their own.",
+        : "No queue rejected them: the router's `limits` or an engine did. Raise `limits` if engines have room, and read the engines' logs.",
     origins: (_, { rejecting }) => ({ panels: rejecting.length > 0 ? [queuesPanel] : [] }),
   }),
   rule({
@@ -298,7 +298,7 @@ const rules = [
             "routers",
           )} ${found.length === 1 ? "is" : "are"} gone.`,
     next: (found) =>
-      `Restart ${found.length === 1 ? "it" : "them"}, or check the network to the mesh port. Sessions and feeds have moved to the other routers.`,
+      `Restart ${found.length === 1 ? "it" : "them"}, or check the network to the mesh port. The other routers serve its sessions and read its feeds.`,
     origins: (found) => ({ routers: found.map(({ router }) => router), events: ["router_lost"] }),
   }),
   rule({

@@ -48,9 +48,10 @@ export function createSessions(hueOf: (name: string) => string): Part<SessionsSt
     node,
     update(state) {
       ({ shortNameOf, lostMsOf } = state);
-      setText(aside, state.sessions.size === 0 ? "none yet" : `${state.sessions.size} seen`);
+      const trails = latestTrails(state.sessions, shownSessions);
+      setText(aside, state.sessions.size === 0 ? "none yet" : `${trails.length} of ${state.sessions.size}`);
       showTakeovers(state.takeovers);
-      showTrails(latestTrails(state.sessions, shownSessions));
+      showTrails(trails);
     },
   };
 }

@@ -328,7 +328,7 @@ interface QueuesState {
 /** Queues of the routers, by class. */
 export function createQueues(): Part<QueuesState> {
   const body = element("tbody");
-  const names = ["Class", "Queued", "Mean wait", "Rejected"];
+  const names = ["Class", "Queued", "Mean wait", "Queue rejects"];
   const head = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
   const { node, aside } = panel(
     "Queues",

@@ -131,10 +131,9 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
     const rows = [...table.rows()];
     const states = rows.map(stateOf);
     for (const [state, series] of counts) series.set(states.filter((other) => other === state).length);
-    if (!notes) changed.clear();
-    for (const number of changed) {
-      const written = rows.filter(({ name }) => noteOf(name) === number);
-      notes?.post(`${noteKind}/${number}`, writeProgramNote(written, maxNoteBytes));
+    const byNote = notes && changed.size > 0 ? Map.groupBy(rows, ({ name }) => noteOf(name)) : undefined;
+    for (const [number, written] of byNote ?? []) {
+      if (changed.has(number)) notes!.post(`${noteKind}/${number}`, writeProgramNote(written, maxNoteBytes));
     }
     changed.clear();
   };

@@ -24,6 +24,12 @@ export const engines = {
       "0 closed, 1 half-open, 2 open. Overruled: those of too many engines are open, and do not count.",
     ),
     plot(
+      "Control calls of RL frameworks",
+      "ops",
+      [[sum(rate("espalier_control_calls_total"), "call, outcome"), "{{call}} {{outcome}}"]],
+      "Pauses, weight updates and the like, per engine asked. Refused: no engine was asked.",
+    ),
+    plot(
       "Requests in flight",
       "short",
       [[sum(of("espalier_engine_requests_in_flight"), "engine"), "{{engine}}"]],

@@ -58,6 +58,12 @@ export const queues = {
       [[quantile(0.99, "espalier_admission_memory_wait_seconds", { by: "class" }), "{{class}}"]],
       "Of those that were held.",
     ),
+    plot(
+      "Programs",
+      "short",
+      [[sum(of("espalier_programs"), "state"), "{{state}}"]],
+      "Sessions and agents of each router's requests in the last half hour. One that uses several routers counts at each.",
+    ),
     row("How many engines the load needs"),
     plot(
       "Desired engines",

@@ -38,6 +38,7 @@ const anyPrompt = {
   text_1: "x",
   text_2: "x",
   tokens: [1],
+  token_ids: [1],
 };
 
 test("every field of the list is refused at every path, in small and in large bodies", async () => {

@@ -69,7 +69,7 @@ const latencyClass = {
   targetMs: undefined,
   onMiss: "reject",
   yields: false,
-  maxColdWaitMs: 30_000,
+  maxColdWaitMs: 0,
 } as const;
 const yieldingClass = { ...latencyClass, yields: true, maxPendingTokens: yieldingPendingTokens } as const;
 

@@ -12,7 +12,7 @@ const usualClass = {
   onMiss: "reject",
   maxPendingTokens: 32_768,
   yields: false,
-  maxColdWaitMs: 30_000,
+  maxColdWaitMs: 0,
   overflow: "allow",
 };
 

@@ -49,7 +49,7 @@ const classes = list(
     "max-cold-wait": duration({
       description:
         "Longest time a request without a deadline waits for an engine whose cache has free space, rather than evict blocks that other requests are expected to reuse. Only prompts of which the engine must compute more than half, and at least 2,048 tokens, wait.",
-      default: "30s",
+      default: "0s",
       minimum: "0s",
       maximum: "5m",
     }),

@@ -78,11 +78,10 @@ function hasAdmission(options: RunOptions): boolean {
   return options.admission ?? variantOf(options).admission ?? options.scenario.admission ?? false;
 }
 
-/** Default admission, with the variant's max cold wait, if it has one, for every class. */
+/** Default admission, with the variant's max cold wait for every class. */
 function admissionOf(options: RunOptions): AdmissionSettings {
-  const { maxColdWaitS } = variantOf(options);
+  const { maxColdWaitS = 0 } = variantOf(options);
   const { classes } = defaultAdmissionSettings;
-  if (maxColdWaitS === undefined) return defaultAdmissionSettings;
   return {
     ...defaultAdmissionSettings,
     classes: classes.map((settings) => ({ ...settings, maxColdWaitMs: maxColdWaitS * 1_000 })),

@@ -111,7 +111,7 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
     "Programs of this router's requests in the last 30 minutes, by state.",
     ["state"],
   );
-  const counts = programStates.map((state) => [state, gauge.series(state)] as const);
+  const series = programStates.map((state) => [state, gauge.series(state)] as const);
   const hear = ({ key, origin, bytes, ageMs }: Note): void => {
     if (!key.startsWith(`${noteKind}/`)) return;
     peers.set(`${origin.router}/${key}`, { bytes, writtenMs: clock.nowMs() - ageMs });
@@ -126,11 +126,15 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
       }
     }
   }
+  /** All rows of such a note are forgotten. */
+  const isPast = ({ writtenMs }: { readonly writtenMs: number }): boolean =>
+    clock.nowMs() - writtenMs >= forgetProgramMs;
   const publish = (): void => {
     table.forget();
+    for (let oldest = peers.oldest(); oldest && isPast(oldest[1]); oldest = peers.oldest()) peers.deleteOldest();
     const rows = [...table.rows()];
-    const states = rows.map(stateOf);
-    for (const [state, series] of counts) series.set(states.filter((other) => other === state).length);
+    const counts = countStates(rows);
+    for (const [state, of] of series) of.set(counts[state]);
     const byNote = notes && changed.size > 0 ? Map.groupBy(rows, ({ name }) => noteOf(name)) : undefined;
     for (const [number, written] of byNote ?? []) {
       if (changed.has(number)) notes!.post(`${noteKind}/${number}`, writeProgramNote(written, maxNoteBytes));
@@ -156,16 +160,7 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
     },
     report() {
       const all = merged([...table.rows(), ...peerRows()]).sort((one, other) => one.idleMs - other.idleMs);
-      const states = all.map(stateOf);
-      return {
-        programs: all.slice(0, maxReportedPrograms).map(describe),
-        counts: {
-          queued: states.filter((state) => state === "queued").length,
-          running: states.filter((state) => state === "running").length,
-          idle: states.filter((state) => state === "idle").length,
-          ended: states.filter((state) => state === "ended").length,
-        },
-      };
+      return { programs: all.slice(0, maxReportedPrograms).map(describe), counts: countStates(all) };
     },
     async start() {
       cancels = [scheduler.every(publishProgramsMs, publish), notes?.onNote(hear) ?? (() => {})];
@@ -212,6 +207,12 @@ function stateOf({ queued, running, isOver }: ProgramRow): ProgramState {
   if (running > 0) return "running";
   if (queued > 0) return "queued";
   return isOver ? "ended" : "idle";
+}
+
+function countStates(rows: readonly ProgramRow[]): Record<ProgramState, number> {
+  const counts = { queued: 0, running: 0, idle: 0, ended: 0 };
+  for (const row of rows) counts[stateOf(row)] += 1;
+  return counts;
 }
 
 function describe(row: ProgramRow): Program {

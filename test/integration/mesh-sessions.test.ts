@@ -117,3 +117,16 @@ test("one router alone binds sessions for itself, and counts why requests go whe
     ["session_new", "session_bound"].map((reason) => decisions.sum("espalier_decisions_total", { reason })),
   ).toEqual([1, 3]);
 });
+
+test("with fewest-sessions, sessions that begin at three routers spread evenly", async () => {
+  const sims = await quietSims(rig, 3);
+  const config = { policy: { name: "sticky", "fewest-sessions": 1 } };
+  const routers = await meshRouters(rig, 3, sims, { tokenizes: false, config });
+  const begun = new Map<string, number>();
+  for (let number = 0; number < 9; number++) {
+    await answered(routers[number % 3]!, `fair ${number}`);
+    const engine = await agreed(routers, `fair ${number}`, sims);
+    begun.set(engine, (begun.get(engine) ?? 0) + 1);
+  }
+  expect([...begun.values()]).toEqual([3, 3, 3]);
+});

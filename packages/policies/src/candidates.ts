@@ -48,6 +48,8 @@ export interface CandidateSet {
    * blocks: then the whole prompt may be new.
    */
   readonly newActiveTokens: Float64Array;
+  /** Sessions that are bound here, by any router. Kept only for policies that read it; 0 for others. */
+  readonly sessions: Float64Array;
   /** Requests in the running batch, as the engine reports them. */
   readonly running: Float64Array;
   /** Requests in the engine's queue, as the engine reports them. */
@@ -138,6 +140,7 @@ const columnDefaults = {
   answers: 0,
   activeTokens: 0,
   newActiveTokens: Number.NaN,
+  sessions: 0,
   running: Number.NaN,
   waiting: Number.NaN,
   kvUse: Number.NaN,

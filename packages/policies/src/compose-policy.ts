@@ -13,6 +13,8 @@ export interface PolicyParts extends Partial<PolicyNeeds> {
   readonly prefixKeyTokens?: number;
   /** See `Policy`; 0 by default. */
   readonly bindingTtlMs?: number;
+  /** See `Policy`. */
+  readonly readsSessions?: boolean;
 }
 
 type Scratch = { -readonly [Property in keyof Decision]: Decision[Property] };
@@ -60,6 +62,7 @@ export function composePolicy(parts: PolicyParts): Policy {
     metricsEveryMs: parts.metricsEveryMs,
     prefixKeyTokens: parts.prefixKeyTokens ?? 0,
     bindingTtlMs: parts.bindingTtlMs ?? 0,
+    readsSessions: parts.readsSessions,
     choose(request, candidates, random) {
       const current = begin(request, candidates);
       choice.creditMs = 0;

@@ -81,13 +81,13 @@ export type ChoiceReason =
   | "hash_overflow"
   /** No session key: the least loaded. */
   | "no_session_key"
-  /** The session's first known request: the least work. */
+  /** The session's first known request: the least work, or the fewest sessions. */
   | "session_new"
   /** The target that the session is bound to. */
   | "session_bound"
-  /** The session's target is no candidate: the least work. */
+  /** The session's target is no candidate: chosen as for a new session. */
   | "session_moved"
-  /** The session's target is past its load bound: the least work of those that are not. */
+  /** The session's target is past its load bound: chosen as for a new session, of those that are not. */
   | "session_overflow"
   /** No prefix key to hash: the least loaded. */
   | "no_prefix_key"
@@ -196,6 +196,8 @@ export interface Policy extends PolicyNeeds {
    * `RequestFeatures.boundKey`.
    */
   readonly bindingTtlMs: number;
+  /** Whether it reads how many sessions are bound to the candidates. */
+  readonly readsSessions?: boolean | undefined;
   /**
    * Chooses one of the candidates.
    *

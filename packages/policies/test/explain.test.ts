@@ -71,6 +71,7 @@ test("every signal is there, unknown ones as null", () => {
     answers: 0,
     activeTokens: 2_400,
     newActiveTokens: null,
+    sessions: 0,
     running: null,
     waiting: null,
     kvUse: null,

@@ -75,6 +75,7 @@ const variants: readonly (readonly [string, Readonly<Record<string, number>>])[]
   ["epp_weighted", { "lora-affinity-weight": 2 }],
   ["sticky", { "session-load-factor": 1.25, "session-free-requests": 2 }],
   ["sticky", { "session-load-factor": 0, "near-tie-tokens": 1_000 }],
+  ["sticky", { "fewest-sessions": 1, "session-load-factor": 1.25, "session-free-requests": 2 }],
   ["least_work", { "near-tie-tokens": 0, "cpu-credit": 0.5 }],
   ["least_work", { "near-tie-tokens": 1_000 }],
 ];

@@ -71,6 +71,46 @@ describe("where a session goes", () => {
   });
 });
 
+describe("with fewest-sessions", () => {
+  const options = { "fewest-sessions": 1 };
+  const sessions = (...counts: readonly number[]): CandidateRow[] =>
+    counts.map((count, at) => ({ key: `e${at}`, sessions: count, pendingPrefillTokens: 1_000 * at }));
+
+  test.each<readonly [string, RequestFeatures, string, string]>([
+    ["bound to none: to the fewest sessions, whatever the work", inSession("s"), "e2", "session_new"],
+    ["bound: there", boundTo("e0"), "e0", "session_bound"],
+    ["bound to one that is no candidate: to the fewest", boundTo("gone"), "e2", "session_moved"],
+    ["without a key: to the least work", anyRequest, "e0", "no_session_key"],
+  ])("%s", (_, request, key, reason) => {
+    expect(decide(sessions(4, 3, 2), request, options)).toEqual([key, reason]);
+    expect(createPolicy("sticky", options).explain(request, candidatesOf(sessions(4, 3, 2))).reason).toBe(reason);
+  });
+
+  test("of as few, the least work decides", () => {
+    expect(decide(sessions(3, 2, 2), inSession("s"), options)).toEqual(["e1", "session_new"]);
+    expect(byKey(createPolicy("sticky", options).explain(inSession("s"), candidatesOf(sessions(3, 2, 2))))).toEqual({
+      ...{ e0: 0, e1: 1, e2: 0 },
+    });
+  });
+
+  test("an engine of twice the weight has twice the sessions", () => {
+    const weighted = (first: number, second: number) =>
+      sessions(first, second).map((row, at) => ({ ...row, weight: 2 - at }));
+    expect(decide(weighted(4, 2), inSession("s"), options)[0]).toBe("e0");
+    expect(decide(weighted(6, 2), inSession("s"), options)[0]).toBe("e1");
+  });
+
+  test("a session that leaves an overloaded engine goes to the fewest of those that are not", () => {
+    const loaded = sessions(9, 1, 5, 3, 4, 4).map((row, at) => ({ ...row, inFlight: at < 2 ? 30 : 1 }));
+    expect(decide(loaded, boundTo("e0"), options)).toEqual(["e3", "session_overflow"]);
+  });
+
+  test("only then are sessions counted", () => {
+    expect(createPolicy("sticky", options).readsSessions).toBe(true);
+    expect(createPolicy("sticky").readsSessions).toBe(false);
+  });
+});
+
 describe("the load bound", () => {
   const loads = (...inFlight: readonly number[]): CandidateRow[] =>
     inFlight.map((count, at) => ({ key: `e${at}`, inFlight: count, pendingPrefillTokens: count * 100 }));

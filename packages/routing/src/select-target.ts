@@ -161,6 +161,7 @@ export function createTargetSelector(parts: SelectorParts): TargetSelector {
       if (isPulling) planPulls(features.promptTokens, snapshot?.busyShare ?? 0, candidates);
       const session = sessionOf(pool, features);
       const boundKey = session && sessions.targetOf(session);
+      if (session && pool.policy.readsSessions) addSessions(candidates, sessions);
       const isMeeting = prompt !== undefined && traffic.isBurstRendezvous(features.promptTokens);
       // Prompts that should meet at one target, whichever router has them, cannot stay with their router's own.
       const ownershipMs = isMeeting ? 0 : ownershipPriceMs(owned, shared.linkDelayMs);
@@ -319,7 +320,7 @@ function withTraffic(
 
 const noCredits: CopyCredits = { paidMs: () => 0, add() {} };
 
-const noSessions: SessionBindings = { targetOf: () => undefined, sent() {}, endSession() {} };
+const noSessions: SessionBindings = { targetOf: () => undefined, count: () => 0, sent() {}, endSession() {} };
 
 const noTraffic: PeerTraffic = {
   sent() {},
@@ -354,6 +355,11 @@ function addShared(candidates: CandidateSet, index: number, shared: SharedLoad, 
   candidates.pendingPrefillTokens[index]! += shared.pendingPrefillTokens[target]!;
   candidates.decodeTokens[index]! += shared.decodeTokens[target]!;
   candidates.answers[index]! += shared.answers[target]!;
+}
+
+/** Adds the live sessions of all routers. */
+function addSessions({ count, key, sessions: counts }: CandidateSet, sessions: SessionBindings): void {
+  for (let index = 0; index < count; index++) counts[index] = sessions.count(key[index]!);
 }
 
 /**

@@ -1,8 +1,8 @@
-import { type Clock, hashOf, RecencyMap } from "@espalier/core";
+import { type Clock, type Expiring, hashOf, LiveCounts, RecencyMap } from "@espalier/core";
 import type { Bindings } from "@espalier/shared-tree";
 
 /** Stores bindings: those of a replica, which all routers share, or a router's own. */
-export type BindingStore = Pick<Bindings, "get" | "set" | "leftMs" | "forget">;
+export type BindingStore = Pick<Bindings, "get" | "set" | "leftMs" | "forget" | "count">;
 
 /** A session of one model: requests to another model go to other engines. */
 export interface NamedSession {
@@ -32,6 +32,8 @@ interface SessionBinding {
 export interface SessionBindings {
   /** The key of the target that a session is bound to; undefined if unbound. */
   targetOf(session: NamedSession): string | undefined;
+  /** Live sessions of a target: bound to it, whichever router bound them. */
+  count(target: string): number;
   /** Binds the session to the target that its request goes to. */
   sent(session: NamedSession, binding: SessionBinding): void;
   /**
@@ -64,12 +66,14 @@ export function createSessionBindings(store: BindingStore): SessionBindings {
     if (beginnings.size > maxEndedScopes) beginnings.delete(beginnings.values().next().value!);
   };
   return {
-    targetOf: (session) => store.get(textOf(session)),
+    targetOf: (session) => store.get(textOf(session))?.slice(valueBeginning.length),
+    count: (target) => store.count(valueBeginning + target),
     sent(session, { target, ttlMs }) {
       const text = textOf(session);
-      if (store.get(text) === target && store.leftMs(text) >= renewedShare * ttlMs) return;
+      const value = valueBeginning + target;
+      if (store.get(text) === value && store.leftMs(text) >= renewedShare * ttlMs) return;
       remember(session.key, beginningOf(session));
-      store.set(text, target, ttlMs);
+      store.set(text, value, ttlMs);
     },
     endSession(key, models) {
       const hash = hashed(key);
@@ -79,6 +83,9 @@ export function createSessionBindings(store: BindingStore): SessionBindings {
     },
   };
 }
+
+/** No value that something else is bound to begins like this, so that values count sessions. */
+const valueBeginning = "session\n";
 
 /** Reads bindings, and binds no session. */
 export function dryRunSessions(sessions: SessionBindings): SessionBindings {
@@ -97,11 +104,6 @@ function beginningOf({ model, scope = "" }: Omit<NamedSession, "key">): string {
 /** Bound of local bindings, the same as that of shared ones. */
 export const maxLocalBindings = 100_000;
 
-interface Held {
-  readonly value: string;
-  readonly expiresMs: number;
-}
-
 /**
  * Bindings that other routers do not see.
  *
@@ -109,12 +111,18 @@ interface Held {
  */
 export function createLocalBindings(clock: Clock, capacity = maxLocalBindings): BindingStore {
   // Keys may be long, so their hashes are stored.
-  const held = new RecencyMap<string, Held>();
-  const find = (key: string): Held | undefined => {
+  const held = new RecencyMap<string, Expiring>();
+  const counts = new LiveCounts();
+  const forget = (hash: string): void => {
+    const known = held.get(hash);
+    if (known) counts.remove(known);
+    held.delete(hash);
+  };
+  const find = (key: string): Expiring | undefined => {
     const hash = hashed(key);
     const found = held.get(hash);
     if (!found || found.expiresMs > clock.nowMs()) return found;
-    held.delete(hash);
+    forget(hash);
     return undefined;
   };
   return {
@@ -124,10 +132,15 @@ export function createLocalBindings(clock: Clock, capacity = maxLocalBindings): 
       return found ? found.expiresMs - clock.nowMs() : 0;
     },
     set(key, value, ttlMs) {
-      held.set(hashed(key), { value, expiresMs: clock.nowMs() + ttlMs });
-      if (held.size > capacity) held.deleteOldest();
+      const hash = hashed(key);
+      const binding = { value, expiresMs: clock.nowMs() + ttlMs };
+      forget(hash);
+      held.set(hash, binding);
+      counts.add(binding);
+      if (held.size > capacity) forget(held.oldest()![0]);
     },
-    forget: (key) => void held.delete(hashed(key)),
+    forget: (key) => forget(hashed(key)),
+    count: (value) => counts.of(value, clock.nowMs()),
   };
 }
 

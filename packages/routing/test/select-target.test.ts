@@ -115,6 +115,7 @@ describe("what a policy sees of a target", () => {
         answers: 1,
         activeTokens: 0,
         newActiveTokens: Number.NaN,
+        sessions: 0,
         running: 2,
         waiting: 3,
         kvUse: 0.25,

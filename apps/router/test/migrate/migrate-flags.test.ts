@@ -267,6 +267,12 @@ test("vllm-router: its own policies, its connector between engines, and the tier
   const policies = ["consistent_hash", "rendezvous_hash", "sticky_least_loaded", "kv_aware"];
   const named = policies.map((name) => check(translateFlags(vllmRouter, ["--policy", name]).settings).policy.name);
   expect(named).toEqual(["consistent_hashing", "consistent_hashing", "sticky", "predicted_latency"]);
+  const fewest = translateFlags(vllmRouter, ["--policy", "sticky_least_loaded"]);
+  expect(fewest.settings.policy).toEqual({ name: "sticky", "fewest-sessions": 1, "max-idle-seconds": 7_200 });
+  expect(fewest.entries[0]).toMatchObject({
+    ours: "`policy: sticky`, `fewest-sessions: 1`, `max-idle-seconds: 7200`",
+    outcome: "same",
+  });
   const pair = ["--vllm-pd-disaggregation", "--prefill", "http://p:1", "--decode", "http://d:1"];
   const protocolOf = (...more: readonly string[]) =>
     check(translateFlags(vllmRouter, [...pair, ...more]).settings).engines[0]?.kvTransfer?.protocol;

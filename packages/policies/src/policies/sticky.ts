@@ -11,9 +11,11 @@ const maxIdleSeconds = 86_400;
 
 export const sticky: PolicyDefinition = {
   summary:
-    "The engine bound to the session, at every router. least_work chooses it for the first turn, and again if " +
-    "the engine is gone or overloaded. Without a session key: least_work.",
-  source: "SMG's manual policy and NVIDIA Dynamo's session affinity; bounded loads as in consistent_hashing",
+    "The engine bound to the session, at every router. least_work or fewest-sessions chooses it for the first turn, " +
+    "and again if the engine is gone or overloaded. Without a session key: least_work.",
+  source:
+    "SMG's manual policy and NVIDIA Dynamo's session affinity; vLLM Router's sticky_least_loaded; bounded loads as in " +
+    "consistent_hashing",
   readsPrefixes: true,
   options: [
     {
@@ -37,17 +39,29 @@ export const sticky: PolicyDefinition = {
       default: 8,
       meaning: "Requests in flight of an engine of weight 1 below which its sessions never move.",
     }),
+    {
+      name: "fewest-sessions",
+      default: 0,
+      range: "0 or 1",
+      accepts: (value) => value === 0 || value === 1,
+      meaning:
+        "1: a session begins at the engine with the fewest live sessions per weight, over all routers; least_work " +
+        "decides between equals. A session lives until `/finish_session`, or for `max-idle-seconds`. 0: least_work.",
+    },
     ...leastWork.options,
   ],
   create: (option) => {
-    const { terms, picker: inner } = leastWorkParts(option);
+    const { terms, picker: leastWorkPicker } = leastWorkParts(option);
+    const readsSessions = option("fewest-sessions") === 1;
     return composePolicy({
       name: "sticky",
       bindingTtlMs: option("max-idle-seconds") * 1_000,
+      readsSessions,
       filters: [weightedOnly],
       terms,
       picker: createBoundSessionPicker({
-        inner,
+        unbound: leastWorkPicker,
+        inner: readsSessions ? createFewestSessionsPicker(leastWorkPicker) : leastWorkPicker,
         loadFactor: option("session-load-factor"),
         freeRequests: option("session-free-requests"),
       }),
@@ -56,6 +70,8 @@ export const sticky: PolicyDefinition = {
 };
 
 interface BoundSessionPickerOptions {
+  /** Picks a candidate for a request without a session. */
+  readonly unbound: Picker;
   /** Picks a candidate if the session is not bound, or cannot stay. */
   readonly inner: Picker;
   /**
@@ -77,7 +93,8 @@ interface Indices {
  * Takes the target that the session is bound to, if it is a candidate and below its bound. If it is at its bound, takes
  * one of the candidates that are not. This is a function of the decision: the caller keeps the bindings.
  */
-function createBoundSessionPicker({ inner, loadFactor, freeRequests }: BoundSessionPickerOptions): Picker {
+function createBoundSessionPicker(options: BoundSessionPickerOptions): Picker {
+  const { inner, unbound, loadFactor, freeRequests } = options;
   let loads = new Float64Array(0);
   let bounds = new Float64Array(0);
   const below: Indices = { indices: new Int32Array(0), count: 0 };
@@ -117,6 +134,7 @@ function createBoundSessionPicker({ inner, loadFactor, freeRequests }: BoundSess
       const home = homeOf(decision);
       const reason = reasonOf(decision, home);
       if (reason === "session_bound") choice.index = home;
+      else if (reason === "no_session_key") unbound.pick(decision, random, choice);
       else if (reason !== "session_overflow") inner.pick(decision, random, choice);
       else if (below.count === 1) choice.index = below.indices[0]!;
       else inner.pick(within(decision), random, choice);
@@ -126,12 +144,46 @@ function createBoundSessionPicker({ inner, loadFactor, freeRequests }: BoundSess
       const home = homeOf(decision);
       const reason = reasonOf(decision, home);
       if (reason === "session_bound") out[home] = 1;
+      else if (reason === "no_session_key") return { ...unbound.explain(decision, out), reason };
       else if (reason !== "session_overflow") return { ...inner.explain(decision, out), reason };
       else if (below.count === 1) out[below.indices[0]!] = 1;
       else inner.explain(within(decision), out);
       const bound = new Float64Array(out.length);
       bound[home] = 1;
       return { reason, terms: { bound, load: loads.slice(), load_bound: bounds.slice() } };
+    },
+  };
+}
+
+/** Lets another picker choose among the candidates that, with one session more, have the fewest per weight. */
+function createFewestSessionsPicker(inner: Picker): Picker {
+  let fewest = new Int32Array(0);
+  const narrowed = (decision: Decision): Decision => {
+    const { candidates, eligible, eligibleCount, costs } = decision;
+    if (fewest.length < costs.length) fewest = new Int32Array(costs.length);
+    let least = Number.POSITIVE_INFINITY;
+    let count = 0;
+    for (let place = 0; place < eligibleCount; place++) {
+      const index = eligible[place]!;
+      const sessions = (candidates.sessions[index]! + 1) / countingWeight(candidates.weight[index]!);
+      if (sessions > least) continue;
+      if (sessions < least) count = 0;
+      least = sessions;
+      fewest[count++] = index;
+    }
+    return { ...decision, eligible: fewest, eligibleCount: count };
+  };
+  return {
+    pick(decision, random, choice) {
+      const among = narrowed(decision);
+      if (among.eligibleCount === 1) choice.index = among.eligible[0]!;
+      else inner.pick(among, random, choice);
+    },
+    explain(decision, out) {
+      const among = narrowed(decision);
+      if (among.eligibleCount > 1) return inner.explain(among, out);
+      out[among.eligible[0]!] = 1;
+      return { reason: "session_new" };
     },
   };
 }

@@ -14,11 +14,11 @@ const features: RequestFeatures = {
   prefixKey: undefined,
 };
 
-function rigOf(policyName = "sticky") {
+function rigOf(policyName = "sticky", options: Readonly<Record<string, number>> = { "near-tie-tokens": 0 }) {
   const { knowledge, time } = knowledgeRig({ quality: "complete" });
   const sessions = createSessionBindings(createLocalBindings(time.clock));
   const targets = Array.from({ length: 4 }, (_, at) => scriptedTarget(at, `e${at}`));
-  const policy = createPolicy(policyName, policyName === "sticky" ? { "near-tie-tokens": 0 } : {});
+  const policy = createPolicy(policyName, policyName === "sticky" ? options : {});
   const selectorOf = (of: typeof sessions) =>
     createTargetSelector({ random: createSeededRandom(5), knowledge, sessions: of });
   const selector = selectorOf(sessions);
@@ -120,6 +120,15 @@ describe("a session", () => {
     time.advance(14_400_000);
     expect(select()[1]).toBe("session_new");
   });
+});
+
+test("sessions begin where the fewest are, and one that has ended makes room for another", () => {
+  const { select, sessions, burden } = rigOf("sticky", { "fewest-sessions": 1 });
+  burden(3);
+  const begun = Array.from({ length: 12 }, (_, at) => select({ sessionKey: `s${at}` })[0]!);
+  for (const key of ["e0", "e1", "e2", "e3"]) expect(begun.filter((one) => one === key)).toHaveLength(3);
+  sessions.endSession(`s${begun.indexOf("e3")}`, ["m"]);
+  expect(select({ sessionKey: "next" })).toEqual(["e3", "session_new"]);
 });
 
 test("explaining reads the binding, and binds nothing", () => {

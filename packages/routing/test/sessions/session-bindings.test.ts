@@ -20,7 +20,7 @@ function rig() {
   const counting: BindingStore = {
     ...store,
     set(key, value, lastsMs) {
-      written.push(value);
+      written.push(value.split("\n")[1]!);
       store.set(key, value, lastsMs);
     },
   };
@@ -79,6 +79,21 @@ test("sessions of one key are apart by tenant and by cache salt, whatever the ke
   for (const key of [`${ada}\none`, `\n${ada}\none`]) {
     expect(sessions.targetOf({ ...session, key })).toBeUndefined();
   }
+});
+
+test("sessions count at their target until they end, move or expire, and nothing else bound to it does", () => {
+  const { time, store, sessions, send } = rig();
+  send("e1");
+  send("e1");
+  sessions.sent({ model: "small", key: "two" }, { target: "e1", ttlMs });
+  store.set("response", "e1", ttlMs);
+  expect([sessions.count("e1"), sessions.count("e2")]).toEqual([2, 0]);
+  send("e2");
+  expect([sessions.count("e1"), sessions.count("e2")]).toEqual([1, 1]);
+  sessions.endSession("two", ["small"]);
+  expect([sessions.count("e1"), sessions.count("e2")]).toEqual([0, 1]);
+  time.advance(ttlMs);
+  expect(sessions.count("e2")).toBe(0);
 });
 
 test("quiet ones read what others bind, and bind nothing", () => {

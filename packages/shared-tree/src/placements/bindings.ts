@@ -1,4 +1,4 @@
-import { BinaryHeap, type Clock, type Hash64, hashOf, type RouterId } from "@espalier/core";
+import { BinaryHeap, type Clock, type Hash64, hashOf, LiveCounts, type RouterId } from "@espalier/core";
 import type { HybridClock, Origin } from "@espalier/mesh";
 import { type BindingRecord, maxBindingTtlMs, maxBindingValueBytes } from "./placement-item.ts";
 
@@ -18,6 +18,7 @@ const sweepPeriodMs = 1_000;
 
 interface Held extends BindingEntry {
   readonly key: string;
+  readonly value: string;
 }
 
 /**
@@ -30,6 +31,7 @@ export class BindingTable {
   readonly #entries = new Map<string, Held>();
   /** A heap, the oldest first; entries that were replaced stay in it until they surface, or there are too many. */
   readonly #heap = new BinaryHeap<Held>((one, other) => ranksAbove(other, one));
+  readonly #bound = new LiveCounts();
   /** The newest entry that went for lack of capacity. */
   #floor: Held | undefined;
   #sweptMs = Number.NEGATIVE_INFINITY;
@@ -46,11 +48,19 @@ export class BindingTable {
     return this.#entries.get(mapKeyOf(key));
   }
 
+  /** Keys that are bound to a value. */
+  count(value: string, nowMs: number): number {
+    return this.#bound.of(value, nowMs);
+  }
+
   put(entry: BindingEntry, nowMs: number): void {
-    const held = { ...entry, key: mapKeyOf(entry.record.key) };
+    const { key, kind, value } = entry.record;
+    const held = { ...entry, key: mapKeyOf(key), value };
     const known = this.#entries.get(held.key);
     if (known && !isLater(held, known)) return;
     if (this.#floor && !ranksAbove(held, this.#floor)) return;
+    if (known) this.#bound.remove(known);
+    if (kind === "bind") this.#bound.add(held);
     this.#entries.set(held.key, held);
     this.#heap.push(held);
     if (this.#entries.size > this.#capacity) this.#dropExpired(nowMs);
@@ -68,6 +78,7 @@ export class BindingTable {
     const oldest = this.#heap.pop()!;
     if (this.#entries.get(oldest.key) !== oldest) return;
     this.#entries.delete(oldest.key);
+    this.#bound.remove(oldest);
     this.#floor = oldest;
   }
 }
@@ -142,6 +153,8 @@ export function createBindings({ self, clock, hlc, touch, capacity = maxBindings
       write({ kind: "bind", stamp, ttlMs: wholeTtl(ttlMs), key, value });
     },
     get: (text: string): string | undefined => find(text)?.record.value,
+    /** Texts that are bound to a value, by any router. */
+    count: (value: string): number => table.count(value, clock.nowMs()),
     /** Milliseconds for which a key stays bound unless it is set again; 0 when it is unbound. */
     leftMs(text: string): number {
       const entry = find(text);

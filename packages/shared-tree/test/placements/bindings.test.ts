@@ -69,6 +69,37 @@ test("how long a binding lasts is told from when this router heard of it, 0 wher
   expect(b.bindings.leftMs("session")).toBe(0);
 });
 
+test("texts that are bound to a value are counted alike everywhere, until they are bound elsewhere, forgotten or expired", () => {
+  const { time, routers } = routersOf(2, 4);
+  const [a, b] = routers as [LogRouter, LogRouter];
+  const counts = (value: string) => [a, b].map(({ bindings }) => bindings.count(value));
+  for (const key of ["one", "two", "three"]) a.bindings.set(key, "engine-3", 10_000);
+  b.bindings.set("four", "engine-3", 20_000);
+  expect(counts("engine-3")).toEqual([3, 1]);
+  exchange(routers);
+  expect(counts("engine-3")).toEqual([4, 4]);
+  time.advance(1);
+  b.bindings.set("one", "engine-4", 20_000);
+  a.bindings.forget("two");
+  exchange(routers);
+  expect([counts("engine-3"), counts("engine-4")]).toEqual([
+    [2, 2],
+    [1, 1],
+  ]);
+  // One past the capacity: the oldest goes, and the rest counts on.
+  time.advance(1);
+  a.bindings.set("five", "engine-3", 20_000);
+  exchange(routers);
+  expect(counts("engine-3")).toEqual([2, 2]);
+  time.advance(10_000);
+  expect(counts("engine-3")).toEqual([1, 1]);
+  time.advance(10_000);
+  expect([counts("engine-3"), counts("engine-4")]).toEqual([
+    [0, 0],
+    [0, 0],
+  ]);
+});
+
 test("forgetting what is not bound writes nothing, and of two words between flushes only the last is written", () => {
   const { routers } = routersOf(1);
   const [a] = routers as [LogRouter];

@@ -1,4 +1,4 @@
-import { type Clock, RecencyMap } from "@espalier/core";
+import { type Clock, LiveCounts, RecencyMap } from "@espalier/core";
 import type { BindingStore } from "@espalier/routing";
 import { TimerHeap } from "@espalier/testing";
 import { type Arrivals, dueMs, runDue } from "./delivery.ts";
@@ -27,6 +27,7 @@ export interface SessionTableOptions {
 interface RegionBindings {
   readonly arrivals: Arrivals;
   readonly known: RecencyMap<string, Binding>;
+  readonly counts: LiveCounts;
   readonly inTransit: TimerHeap;
 }
 
@@ -46,6 +47,7 @@ export class SessionTable {
     this.#regions = options.arrivals.map((arrivals) => ({
       arrivals,
       known: new RecencyMap(),
+      counts: new LiveCounts(),
       inTransit: new TimerHeap(),
     }));
   }
@@ -73,7 +75,21 @@ export class SessionTable {
         runDue(readers.inTransit, nowMs);
       }
     };
+    const count = (value: string): number => {
+      const nowMs = clock.nowMs();
+      runDue(seen.inTransit, nowMs);
+      let bound = seen.counts.of(value, nowMs);
+      // Its own that have not reached the others are few.
+      for (const [key, mine] of own) {
+        const known = seen.known.get(key);
+        if (known && known.stamp > mine.stamp) continue;
+        if (known && known.value === value && known.expiresMs > nowMs) bound -= 1;
+        if (mine.value === value && mine.expiresMs > nowMs) bound += 1;
+      }
+      return bound;
+    };
     return {
+      count,
       get: (key) => find(key)?.value,
       leftMs(key) {
         const found = find(key);
@@ -87,13 +103,18 @@ export class SessionTable {
   #arrive(readers: RegionBindings, binding: Binding): void {
     const { capacity = maxKnownBindings } = this.#options;
     const { key, router, stamp } = binding;
-    const { known } = readers;
+    const { known, counts } = readers;
     const own = this.#own[router]!;
     // Its own region is the nearest one.
     if (own.get(key) === binding) own.delete(key);
     // One from afar may arrive after a later one from nearby.
-    if ((known.get(key)?.stamp ?? 0) > stamp) return;
+    const before = known.get(key);
+    if (before && before.stamp > stamp) return;
+    if (before) counts.remove(before);
     known.set(key, binding);
-    if (known.size > capacity) known.deleteOldest();
+    counts.add(binding);
+    if (known.size <= capacity) return;
+    counts.remove(known.oldest()![1]);
+    known.deleteOldest();
   }
 }

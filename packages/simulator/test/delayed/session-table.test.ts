@@ -43,6 +43,32 @@ test("of two routers that bind a session before they hear of each other the late
   expect(all("s")).toEqual(["e1", "e1"]);
 });
 
+test("a router counts what has reached it, and its own at once", () => {
+  const { time, views } = rig();
+  const counts = (value: string) => views.map((view) => view.count(value));
+  for (const key of ["s", "t"]) views[0]!.set(key, "e0", 1_000);
+  views[1]!.set("u", "e0", 1_000);
+  expect(counts("e0")).toEqual([2, 1]);
+  time.advance(20);
+  expect(counts("e0")).toEqual([3, 3]);
+  views[1]!.set("s", "e1", 2_000);
+  views[1]!.forget("t");
+  expect([counts("e0"), counts("e1")]).toEqual([
+    [3, 1],
+    [0, 1],
+  ]);
+  time.advance(20);
+  expect([counts("e0"), counts("e1")]).toEqual([
+    [1, 1],
+    [1, 1],
+  ]);
+  time.advance(1_000);
+  expect([counts("e0"), counts("e1")]).toEqual([
+    [0, 0],
+    [1, 1],
+  ]);
+});
+
 test("at the same moment too", () => {
   const { time, views, all } = rig();
   views[1]!.set("s", "e1", 1_000);

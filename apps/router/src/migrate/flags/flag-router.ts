@@ -31,6 +31,12 @@ export type GivenFlags = ReadonlyMap<string, readonly string[]>;
 /** What several flags come to together. */
 export type Finish = (given: GivenFlags, translation: Translation, router: FlagRouter) => void;
 
+/** A policy of ours, with the options that make it theirs. */
+export type Counterpart = Outcome & {
+  readonly name?: string;
+  readonly options?: Readonly<Record<string, number>>;
+};
+
 interface WrittenRouter {
   /** The program and its release, for people. */
   readonly title: string;
@@ -42,7 +48,7 @@ interface WrittenRouter {
   readonly transfer?: string;
   readonly policy: { readonly flag: string; readonly default: string };
   /** Policies that have another name here; without `name`, our default is the nearest. The others have the same name. */
-  readonly policies: Readonly<Record<string, Outcome & { readonly name?: string }>>;
+  readonly policies: Readonly<Record<string, Counterpart>>;
   /** Defaults of theirs that clients and engines notice. */
   readonly unset: readonly (Outcome & { readonly flag: string; readonly value: string | number })[];
 }

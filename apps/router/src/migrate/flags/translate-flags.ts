@@ -3,6 +3,7 @@ import { policyCatalogue, policyNames } from "@espalier/policies";
 import { ourSetting } from "../our-settings.ts";
 import { Translation, takesOption } from "../translation.ts";
 import {
+  type Counterpart,
   entryOf,
   type FlagRouter,
   type FlagRow,
@@ -82,8 +83,9 @@ export function translateFlags(router: FlagRouter, words: readonly string[]): Tr
 /** Translates flags, or settings that the table lists as flags. */
 export function translateGiven(router: FlagRouter, given: GivenFlags, translation: Translation): void {
   // What options mean depends on the policy.
-  const { name: policy } = counterpart(givenValue(given, router.policy.flag) ?? router.policy.default, router);
-  if (policy !== undefined) translation.set("policy.name", policy);
+  const { name, options = {} } = counterpart(givenValue(given, router.policy.flag) ?? router.policy.default, router);
+  if (name !== undefined) translation.set("policy.name", name);
+  for (const [option, value] of Object.entries(options)) translation.set(`policy.${option}`, value);
   const together = new Map<FlagRow, string[]>();
   for (const [name, values] of given) {
     const row = router.known.get(name)?.row;
@@ -159,8 +161,10 @@ type Setter = (values: readonly string[], translation: Translation, router: Flag
 const setters: Readonly<Record<NonNullable<FlagRow["by"]>, Setter>> = {
   /** It is set before everything else. */
   policy: ([written = ""], _, router) => {
-    const { name, ...said } = counterpart(written, router);
-    const ours = `\`policy: ${name ?? "predicted_latency"}\``;
+    const { name = "predicted_latency", options = {}, ...said } = counterpart(written, router);
+    const ours = [`\`policy: ${name}\``, ...Object.entries(options).map(([key, value]) => `\`${key}: ${value}\``)].join(
+      ", ",
+    );
     return { ours, outcome: said.why === undefined ? "same" : "differs", ...said };
   },
   "api-key": ([key = ""], translation) => {
@@ -191,7 +195,7 @@ function addKey(name: string, key: string, translation: Translation): Outcome | 
 }
 
 /** The policy that a name of theirs stands for; without `name`, our default is the nearest. */
-function counterpart(written: string, { policies }: FlagRouter): Outcome & { readonly name?: string } {
+function counterpart(written: string, { policies }: FlagRouter): Counterpart {
   if (Object.hasOwn(policies, written)) return policies[written] ?? {};
   if (Object.hasOwn(policyCatalogue, written)) return { name: written };
   return { why: `it is the name of no policy${didYouMean(written, [...Object.keys(policies), ...policyNames])}` };

@@ -43,6 +43,7 @@ export const policyOptions = {
     "max-idle-seconds",
     "session-load-factor",
     "session-free-requests",
+    "fewest-sessions",
     "near-tie-tokens",
     "adapter-load-tokens",
     "foreign-request-tokens",
@@ -111,6 +112,14 @@ const optionSchemas = {
         "`sticky`: requests in flight at an engine of weight 1 below which its sessions never move. Default: 8.",
       minimum: 0,
       maximum: 1_000_000,
+    }),
+  ),
+  "fewest-sessions": Type.Optional(
+    integer({
+      description:
+        "`sticky`: where a session begins: 1 at the engine with the fewest live sessions, over all routers, 0 at the one with the least work. Default: 0.",
+      minimum: 0,
+      maximum: 1,
     }),
   ),
   "prefix-tokens": Type.Optional(

@@ -27,7 +27,8 @@ export interface DashboardState {
 interface StateRig {
   readonly routers: RunningRouter[];
   readonly sims: Awaited<ReturnType<ReturnType<typeof createRig>["sims"]>>[number][];
-  engines(count: number): Promise<void>;
+  /** @param speed how many times as fast as life; 4 unless given */
+  engines(count: number, speed?: number): Promise<void>;
   /** Joins the mesh of the first one. */
   router(name: string, config?: Json, mesh?: Json): Promise<RunningRouter>;
   /** Users who go on with their conversations until the test is over. */
@@ -49,8 +50,8 @@ export function createStateRig(): StateRig {
   let isQuiet = false;
   return {
     ...{ routers, sims },
-    async engines(count) {
-      sims.push(...(await rig.sims(count, { models: ["llama-8b"], speed: 4 })));
+    async engines(count, speed = 4) {
+      sims.push(...(await rig.sims(count, { models: ["llama-8b"], speed })));
     },
     async router(name, config = {}, mesh = {}) {
       const options = { page, tokenizes: false, usable: 0, config, mesh: { "router-id": name, secret, ...mesh } };

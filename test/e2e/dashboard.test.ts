@@ -219,7 +219,10 @@ describe.skipIf(chromiumPath === undefined)("the dashboard in a browser", () => 
     const dark = await ground();
     await page.keyboard.press("Tab");
     expect(await page.evaluate("document.activeElement.className")).toBe("skip");
-    await page.keyboard.press("Tab");
+    for (const name of ["Overview", "Programs", "Auto"]) {
+      await page.keyboard.press("Tab");
+      expect(await page.evaluate("document.activeElement.textContent")).toBe(name);
+    }
     await page.keyboard.press("Enter");
     expect([await page.getByRole("button", { name: "Theme: Light" }).count(), await ground()]).not.toEqual([1, dark]);
     const landmarks = ["banner", "main"] as const;

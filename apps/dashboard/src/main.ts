@@ -5,14 +5,15 @@ import { createFleetFollower } from "./follow/fleet-follower.ts";
 import { type DetailAddress, readDetailLink } from "./model/detail-address.ts";
 import { type PathStep, pathTo } from "./model/prefix-tree.ts";
 import { type PrefixRow, prefixRows } from "./model/prefixes.ts";
+import { type ProgramReport, readPrograms } from "./model/programs.ts";
 import { asObject, asText } from "./model/read-json.ts";
 import { createKeyForm, keptKey } from "./view/key-form.ts";
 import { createPage } from "./view/page.ts";
 import { wholeTree } from "./view/prefix-tree.ts";
 
 const tickMs = 1_000;
-/** How often the largest prefixes are asked for. */
-const prefixesMs = 2_000;
+/** How often the largest prefixes, or the programs, are asked for. */
+const reportsMs = 2_000;
 
 const ports = { time: pageTime, fetch: (url: string, options: RequestInit) => fetch(url, options), followDocument };
 const others = (document.documentElement.dataset.origins ?? "").split(" ").filter(Boolean);
@@ -20,6 +21,7 @@ const page = createPage({ explain: askExplain, past: askPast });
 const keyForm = createKeyForm(() => fleet.restart());
 let prefixes: readonly PrefixRow[] = [];
 let path: readonly PathStep[] = [];
+let programs: ProgramReport | undefined;
 let address: DetailAddress | undefined = readDetailLink(location.hash);
 let isDue = false;
 
@@ -35,7 +37,7 @@ function show(): void {
   isDue = true;
   requestAnimationFrame(() => {
     isDue = false;
-    page.update({ fleet: fleet.state(), prefixes, path, address, nowMs: pageTime.wallMs() });
+    page.update({ fleet: fleet.state(), prefixes, path, programs, address, nowMs: pageTime.wallMs() });
   });
 }
 
@@ -44,22 +46,29 @@ function headers(): Record<string, string> {
   return key === undefined ? {} : { authorization: `Bearer ${key}` };
 }
 
-async function askPrefixes(): Promise<void> {
+/** Asks the source. @returns undefined where it does not answer: the follower notices a router that is gone */
+async function askSource(report: string): Promise<unknown> {
   const { source } = fleet.state();
-  if (!source?.isLive || document.hidden) return;
-  const asked = path.at(-1)?.hash;
-  const query = asked === undefined ? "" : `?below=${asked}`;
+  if (!source?.isLive || document.hidden) return undefined;
   try {
-    const answer = await ports.fetch(`${source.origin}/admin/prefixes${query}`, {
-      headers: headers(),
-      cache: "no-store",
-    });
-    const report: unknown = answer.ok ? await answer.json() : {};
-    // Whoever has walked on meanwhile does not see where they were.
-    if (path.at(-1)?.hash === asked) prefixes = prefixRows(report);
+    const answer = await ports.fetch(source.origin + report, { headers: headers(), cache: "no-store" });
+    return answer.ok ? await answer.json() : {};
   } catch {
-    // The follower notices a router that is gone.
+    return undefined;
   }
+}
+
+async function askPrefixes(): Promise<void> {
+  const asked = path.at(-1)?.hash;
+  const report = await askSource(`/admin/prefixes${asked === undefined ? "" : `?below=${asked}`}`);
+  // Whoever has walked on meanwhile does not see where they were.
+  if (report !== undefined && path.at(-1)?.hash === asked) prefixes = prefixRows(report);
+}
+
+async function askPrograms(): Promise<void> {
+  if (address?.kind !== "programs") return;
+  const report = await askSource("/admin/programs");
+  if (report !== undefined) programs = readPrograms(report);
 }
 
 /** Only the router that the page came from answers it: others let it read, and not more. */
@@ -91,6 +100,7 @@ function walk(): void {
     path = address.key === wholeTree ? [] : pathTo(address.key, path, prefixes);
     void askPrefixes().then(show);
   }
+  void askPrograms().then(show);
   show();
 }
 
@@ -99,5 +109,6 @@ pageTime.every(tickMs, () => {
   if (!document.hidden) page.updatePlots(fleet.series());
   show();
 });
-pageTime.every(prefixesMs, () => void askPrefixes());
+pageTime.every(reportsMs, () => void askPrefixes());
+pageTime.every(reportsMs, () => void askPrograms().then(show));
 walk();

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { detailLink, readDetailLink } from "../src/model/detail-address.ts";
+import { detailLink, programsLink, readDetailLink } from "../src/model/detail-address.ts";
 import { readOverview } from "../src/model/overview.ts";
 import { type EngineRow, type EngineView, engineRows, viewedEngines } from "../src/model/rows.ts";
 import { sections } from "./fixtures.ts";
@@ -45,7 +45,9 @@ test("addresses of pages lead back to what they were made of, and others lead to
   for (const key of ["10.0.0.1:8000", "router-1 7 1700", "a/b#c %"]) {
     expect(readDetailLink(detailLink("decision", key))).toEqual({ kind: "decision", key });
   }
-  for (const strange of ["", "#", "#main", "#engine/", "#router/a", "#engine/%E0%A4%A"]) {
+  expect(readDetailLink(programsLink)).toEqual({ kind: "programs", key: "" });
+  expect(readDetailLink(detailLink("programs", "c0ffee00"))).toEqual({ kind: "programs", key: "c0ffee00" });
+  for (const strange of ["", "#", "#main", "#programs/", "#engine/", "#router/a", "#engine/%E0%A4%A"]) {
     expect(readDetailLink(strange), strange).toBeUndefined();
   }
 });

@@ -7,6 +7,7 @@ import {
   formatRate,
   formatShare,
   formatShort,
+  formatSpan,
   formatTime,
 } from "../src/model/format.ts";
 
@@ -24,6 +25,11 @@ test.each([
   [formatNumber(3.546e-10), "0"],
   [formatNumber(-0.2634), "-0.26"],
   [formatNumber(1_234.5678), "1,235"],
+  [formatSpan(0), "0"],
+  [formatSpan(420), "0.4 s"],
+  [formatSpan(12_300), "12 s"],
+  [formatSpan(185_000), "3 min"],
+  [formatSpan(9_000_000), "2.5 h"],
   [formatAge(900), "now"],
   [formatAge(8_000), "8 s ago"],
   [formatAge(200_000), "3 min ago"],

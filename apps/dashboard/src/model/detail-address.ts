@@ -1,10 +1,14 @@
 /** What has a page of its own within this one: its address is the fragment. */
-export type DetailKind = "engine" | "decision" | "prefix";
+export type DetailKind = "engine" | "decision" | "prefix" | "programs";
 
 export interface DetailAddress {
   readonly kind: DetailKind;
+  /** Of programs what is looked for, if anything. */
   readonly key: string;
 }
+
+/** All programs. */
+export const programsLink = "#programs";
 
 export const detailLink = (kind: DetailKind, key: string): string => `#${kind}/${encodeURIComponent(key)}`;
 
@@ -18,7 +22,8 @@ export const placeLink = (kind: PlaceKind, key: string): string => `#row/${kind}
 
 /** @returns undefined for the overview, and for anything that is no address of a detail */
 export function readDetailLink(fragment: string): DetailAddress | undefined {
-  const [, kind, text = ""] = /^#(engine|decision|prefix)\/(.+)$/.exec(fragment) ?? [];
+  if (fragment === programsLink) return { kind: "programs", key: "" };
+  const [, kind, text = ""] = /^#(engine|decision|prefix|programs)\/(.+)$/.exec(fragment) ?? [];
   if (kind === undefined) return undefined;
   try {
     return { kind: kind as DetailKind, key: decodeURIComponent(text) };

@@ -31,6 +31,14 @@ export function formatMs(milliseconds: number | null): string {
   return milliseconds < 1_000 ? `${Math.round(milliseconds)} ms` : `${(milliseconds / 1_000).toFixed(1)} s`;
 }
 
+/** 0, 0.4 s, 12 s, 3 min, 2.5 h: how long something lasted. */
+export function formatSpan(milliseconds: number): string {
+  const seconds = milliseconds / 1_000;
+  if (seconds < 0.05) return "0";
+  if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
+  return seconds < 7_200 ? `${Math.round(seconds / 60)} min` : `${(seconds / 3_600).toFixed(1)} h`;
+}
+
 /** now, 8 s ago, 3 min ago */
 export function formatAge(milliseconds: number): string {
   const seconds = Math.max(0, Math.round(milliseconds / 1_000));

@@ -93,9 +93,7 @@ export const isUnresponsive = ({ health, unresponsiveSinceMs }: EngineRow): bool
   (health === "up" || health === "open") && unresponsiveSinceMs !== null;
 
 /** The columns by which engines are sorted. */
-export const engineOrders = ["name", "state", "load", "memory", "blocks", "share"] as const;
-
-export type EngineOrder = (typeof engineOrders)[number];
+export type EngineOrder = "name" | "state" | "load" | "memory" | "blocks" | "share";
 
 export interface EngineView {
   readonly by: EngineOrder;

@@ -11,10 +11,12 @@ import {
 import { formatCount, formatMs, formatNumber, formatShare, formatShort, formatTime, unknown } from "../model/format.ts";
 
 import { drainLossOf, type PrefixRow } from "../model/prefixes.ts";
+import type { ProgramReport } from "../model/programs.ts";
 import { type EngineRow, healthText } from "../model/rows.ts";
 import type { Sessions } from "../model/sessions.ts";
 import { createDecisionRow } from "./decisions.ts";
 import { element, keyedList, type Part, setAttribute, setText } from "./dom.ts";
+import { createPrograms } from "./programs.ts";
 import { blockSourceText, sinceText } from "./tables.ts";
 
 export interface DetailState {
@@ -24,6 +26,8 @@ export interface DetailState {
   readonly decisions: readonly Decision[];
   readonly prefixes: readonly PrefixRow[];
   readonly sessions: Sessions;
+  /** Undefined before the first answer. */
+  readonly programs: ProgramReport | undefined;
   /** Since when no router answers; then an engine has no figures. */
   readonly silentSinceMs: number | undefined;
 }
@@ -45,10 +49,15 @@ export interface Questions {
   readonly past: AskPast;
 }
 
-/** The page of one engine or of one decision, in place of the overview. */
+/** The page of one engine, of one decision or of all programs, in place of the overview. */
 export function createDetail(hueOf: (name: string) => string, ask: Questions): Part<DetailState> {
-  const parts = { engine: createEnginePage(hueOf), decision: createDecisionPage(hueOf, ask) };
-  const node = element("div", { class: "detail" }, parts.engine.node, parts.decision.node);
+  const parts = {
+    engine: createEnginePage(hueOf),
+    decision: createDecisionPage(hueOf, ask),
+    programs: createProgramsPage(hueOf),
+  };
+  const names = ["engine", "decision", "programs"] as const;
+  const node = element("div", { class: "detail" }, ...names.map((name) => parts[name].node));
   let latest = "";
   return {
     node,
@@ -57,10 +66,10 @@ export function createDetail(hueOf: (name: string) => string, ask: Questions): P
       const shown = address?.kind === "prefix" ? undefined : address;
       const text = shown ? `${shown.kind}/${shown.key}` : "";
       setAttribute(document.body, "data-detail", shown?.kind ?? false);
-      parts.engine.node.hidden = shown?.kind !== "engine";
-      parts.decision.node.hidden = shown?.kind !== "decision";
-      if (shown?.kind === "engine") parts.engine.update({ ...state, key: shown.key });
-      if (shown?.kind === "decision") parts.decision.update({ ...state, key: shown.key });
+      for (const name of names) {
+        parts[name].node.hidden = shown?.kind !== name;
+        if (shown?.kind === name) parts[name].update({ ...state, key: shown.key });
+      }
       if (text === latest) return;
       latest = text;
       // A link on top of a page may lead to a row of the overview.
@@ -226,6 +235,11 @@ function createDecisionPage(hueOf: (name: string) => string, ask: Questions): Pa
       why.update(known?.requestId ?? "");
     },
   };
+}
+
+function createProgramsPage(hueOf: (name: string) => string): Part<KeyedState> {
+  const programs = createPrograms(hueOf);
+  return { node: element("article", {}, ...programs.nodes), update: programs.update };
 }
 
 /** What the router that decided remembers of it. It is asked for once, by whichever router the page came from. */

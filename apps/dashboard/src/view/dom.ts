@@ -78,6 +78,42 @@ export function panel(title: string, className: string, ...children: readonly Ch
   return { node: element("section", { class: `panel ${className}`, "aria-labelledby": id }, head, body), aside };
 }
 
+/** By which column a table is sorted, and how. */
+interface Sorting<Order extends string> {
+  readonly by: Order;
+  readonly isDescending: boolean;
+}
+
+/**
+ * Heads of a table that is sorted by one of its columns.
+ *
+ * @param columns their names
+ * @param isFigure whether a column is looked at from the largest value
+ * @param sort called when another order is chosen
+ */
+export function sortHeads<Order extends string>(
+  columns: Readonly<Record<Order, string>>,
+  isFigure: (by: Order) => boolean,
+  sort: (sorting: Sorting<Order>) => void,
+): Part<Sorting<Order>> {
+  let shown: Sorting<Order> | undefined;
+  const heads = (Object.keys(columns) as Order[]).map((by) => {
+    const button = element("button", { type: "button", class: "sort" }, columns[by]);
+    button.addEventListener("click", () =>
+      sort({ by, isDescending: shown?.by === by ? !shown.isDescending : isFigure(by) }),
+    );
+    return { by, node: element("th", { scope: "col" }, button) };
+  });
+  return {
+    node: element("tr", {}, ...heads.map(({ node }) => node)),
+    update(sorting) {
+      shown = sorting;
+      const direction = sorting.isDescending ? "descending" : "ascending";
+      for (const { by, node } of heads) setAttribute(node, "aria-sort", by === sorting.by ? direction : "none");
+    },
+  };
+}
+
 /** Height of the line that says how many rows are below. */
 const moreLinePx = 20;
 

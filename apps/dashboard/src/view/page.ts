@@ -1,11 +1,12 @@
 import type { FleetState } from "../follow/fleet-follower.ts";
-import type { DetailAddress } from "../model/detail-address.ts";
+import { type DetailAddress, programsLink } from "../model/detail-address.ts";
 import { eventLines, type FleetEvent } from "../model/events.ts";
 import { findingsOf } from "../model/findings.ts";
 import { presentOf, type Series } from "../model/history.ts";
 import type { RouterStatus } from "../model/overview.ts";
 import type { PathStep } from "../model/prefix-tree.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
+import type { ProgramReport } from "../model/programs.ts";
 import { type EngineRow, engineRows, isAbsent, isGone, queueRows, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
 import { createDetail, type Questions } from "./detail.ts";
@@ -24,6 +25,8 @@ interface PageState {
   readonly prefixes: readonly PrefixRow[];
   /** The way to the prefix whose branches these are. */
   readonly path: readonly PathStep[];
+  /** Undefined before they were asked for. */
+  readonly programs: ProgramReport | undefined;
   /** Undefined while the overview is shown. */
   readonly address: DetailAddress | undefined;
   /** Milliseconds since the Unix epoch. */
@@ -68,7 +71,7 @@ export function createPage(ask: Questions) {
       waiting = presentOf(series.waiting) ?? 0;
       parts.plots.update(series);
     },
-    update({ fleet, prefixes: rows, path, address, nowMs }: PageState): void {
+    update({ fleet, prefixes: rows, path, programs, address, nowMs }: PageState): void {
       const {
         source,
         overview,
@@ -89,7 +92,7 @@ export function createPage(ask: Questions) {
       const refused = overview?.links.refused ?? [];
       for (const { key } of engines) hueOf(key);
       parts.bar.update({
-        ...{ source: source?.router, isLive, hasBeenLive, policy: decisions[0]?.policy ?? "" },
+        ...{ source: source?.router, isLive, hasBeenLive, policy: decisions[0]?.policy ?? "", view: address?.kind },
         models: [...new Set(overview?.engines.flatMap(({ models }) => models) ?? [])],
       });
       const queues = live.map(({ queues }) => queues);
@@ -128,7 +131,7 @@ export function createPage(ask: Questions) {
       if (overview) parts.sessions.update({ sessions, takeovers: down, shortNameOf, lostMsOf });
       const unknown = cachesUnknown(silentSinceMs, engines);
       parts.prefixes.update({ rows: unknown === undefined ? rows : [], path, engines, sessions, unknown });
-      parts.detail.update({ address, engines, decisions, prefixes: rows, sessions, silentSinceMs });
+      parts.detail.update({ address, engines, decisions, prefixes: rows, sessions, programs, silentSinceMs });
       parts.queues.update({ queues, silentSinceMs });
     },
   };
@@ -168,22 +171,29 @@ interface BarState {
   readonly hasBeenLive: boolean;
   readonly policy: string;
   readonly models: readonly string[];
+  /** Undefined for the overview. */
+  readonly view: DetailAddress["kind"] | undefined;
 }
 
-/** The top of the page: its source, and whether that is live. */
+/** The top of the page: its views, its source, and whether that is live. */
 function createBar(node: HTMLElement): Part<BarState> {
   const light = element("span", { class: "light", "aria-hidden": "true" });
   const text = element("span", { id: "live" });
   const about = element("span", { class: "about" });
+  const overview = element("a", { href: "#" }, "Overview");
+  const programs = element("a", { href: programsLink }, "Programs");
   node.append(
     element("h1", {}, logo(), "Espalier"),
+    element("nav", { "aria-label": "Views" }, overview, programs),
     about,
     element("p", { class: "live", role: "status" }, light, text),
     createThemeButton(),
   );
   return {
     node,
-    update({ source, isLive, hasBeenLive, policy, models }) {
+    update({ source, isLive, hasBeenLive, policy, models, view }) {
+      setAttribute(overview, "aria-current", view === undefined || view === "prefix" ? "page" : false);
+      setAttribute(programs, "aria-current", view === "programs" ? "page" : false);
       setAttribute(node, "data-live", isLive ? "yes" : "no");
       setText(text, isLive ? `live from ${source ?? "?"}` : hasBeenLive ? "no router answers" : "connecting …");
       setText(about, [models.slice(0, 3).join(", "), policy].filter(Boolean).join(" · "));

@@ -1,3 +1,4 @@
+import { detailLink, programsLink } from "../model/detail-address.ts";
 import { formatTime } from "../model/format.ts";
 import {
   latestTrails,
@@ -32,6 +33,8 @@ export function createSessions(hueOf: (name: string) => string): Part<SessionsSt
   const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Sessions" });
   scroll.append(takeovers, list);
   const { node, aside } = panel("Sessions", "sessions-panel", scroll, legend);
+  const count = element("span");
+  aside.append(count, element("a", { href: programsLink }, "All programs"));
   let lostMsOf: SessionsState["lostMsOf"] = () => undefined;
   const showTakeovers = keyedList<Takeover>(
     takeovers,
@@ -49,7 +52,7 @@ export function createSessions(hueOf: (name: string) => string): Part<SessionsSt
     update(state) {
       ({ shortNameOf, lostMsOf } = state);
       const trails = latestTrails(state.sessions, shownSessions);
-      setText(aside, state.sessions.size === 0 ? "none yet" : `${trails.length} of ${state.sessions.size}`);
+      setText(count, state.sessions.size === 0 ? "none yet" : `${trails.length} of ${state.sessions.size}`);
       showTakeovers(state.takeovers);
       showTrails(trails);
     },
@@ -72,7 +75,7 @@ function createTakeover(router: string, lostMs: () => number | undefined): Part<
 }
 
 function createTrail(hueOf: (name: string) => string, shortNameOf: (router: string) => string): Part<SessionTrail> {
-  const name = element("span", { class: "soft session" });
+  const name = element("a", { class: "soft session" });
   const steps = element("ol", { class: "steps" });
   const show = keyedList<SessionTrail["steps"][number]>(
     steps,
@@ -88,6 +91,7 @@ function createTrail(hueOf: (name: string) => string, shortNameOf: (router: stri
     node: element("li", {}, name, steps),
     update({ session, steps: now }) {
       setText(name, session);
+      setAttribute(name, "href", detailLink("programs", session));
       show(now);
     },
   };

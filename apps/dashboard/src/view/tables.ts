@@ -8,7 +8,6 @@ import {
   type EngineOrder,
   type EngineRow,
   type EngineView,
-  engineOrders,
   healthText,
   isAbsent,
   isIdle,
@@ -20,7 +19,7 @@ import {
   type RouterRow,
   viewedEngines,
 } from "../model/rows.ts";
-import { element, keyedList, type Part, panel, setAttribute, setFill, setText } from "./dom.ts";
+import { element, keyedList, type Part, panel, setAttribute, setFill, setText, sortHeads } from "./dom.ts";
 
 const engineColumns: Readonly<Record<EngineOrder, string>> = {
   name: "Engine",
@@ -46,14 +45,7 @@ export function createEngines(hueOf: (name: string) => string): Part<EnginesStat
     view = { ...view, ...change };
     update(latest);
   };
-  const heads = engineOrders.map((by) => {
-    const button = element("button", { type: "button", class: "sort" }, engineColumns[by]);
-    // Figures are looked at from the largest one.
-    button.addEventListener("click", () =>
-      look({ by, isDescending: view.by === by ? !view.isDescending : by !== "name" }),
-    );
-    return { by, node: element("th", { scope: "col" }, button) };
-  });
+  const heads = sortHeads<EngineOrder>(engineColumns, (by) => by !== "name", look);
   const search = element("input", { type: "search", placeholder: "Search engines", "aria-label": "Search engines" });
   search.addEventListener("input", () => look({ query: search.value }));
   // A link to a row that the search leaves out ends the search.
@@ -64,8 +56,7 @@ export function createEngines(hueOf: (name: string) => string): Part<EnginesStat
     look({ query: "" });
     location.replace(location.hash);
   });
-  const head = element("tr", {}, ...heads.map(({ node }) => node));
-  const table = element("table", { class: "engines" }, element("thead", {}, head), body);
+  const table = element("table", { class: "engines" }, element("thead", {}, heads.node), body);
   const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Engines" }, table);
   const { node, aside } = panel("Engines", "engines-panel", scroll);
   const count = element("span");
@@ -84,8 +75,7 @@ export function createEngines(hueOf: (name: string) => string): Part<EnginesStat
     const shown = found.length === rows.length ? "" : `${found.length} found · `;
     const now = `${healthy} of ${rows.length} up · ${formatShort(inFlight)} in flight`;
     setText(count, rows.length === 0 ? "" : `${shown}${silentSinceMs === undefined ? now : sinceText(silentSinceMs)}`);
-    const direction = view.isDescending ? "descending" : "ascending";
-    for (const { by, node: cell } of heads) setAttribute(cell, "aria-sort", by === view.by ? direction : "none");
+    heads.update(view);
     show(found);
   };
   return { node, update };
@@ -167,7 +157,7 @@ export const blockSourceText: Readonly<Record<EngineRow["source"], string>> = {
 };
 
 /** A bar and its figure. */
-function meter(label: string): { readonly node: HTMLElement; set(share: number | null, text: string): void } {
+export function meter(label: string): { readonly node: HTMLElement; set(share: number | null, text: string): void } {
   const fill = element("span", { class: "fill" });
   const track = element("span", { class: "track", role: "img", "aria-label": label }, fill);
   const text = element("span", { class: "figure" });

@@ -57,7 +57,13 @@ function isUnboundHost(host: string, isChange: boolean): boolean {
 }
 
 /** Paths that pages of other routers may read. */
-const readablePaths = ["/admin/dashboard", "/admin/history", "/admin/prefixes", "/admin/decisions"] as const;
+const readablePaths = [
+  "/admin/dashboard",
+  "/admin/history",
+  "/admin/prefixes",
+  "/admin/programs",
+  "/admin/decisions",
+] as const;
 /** How long browsers cache a preflight, in seconds. */
 const preflightSeconds = 600;
 

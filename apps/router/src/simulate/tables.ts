@@ -63,6 +63,8 @@ const figures: readonly RowColumn[] = [
   figure("crossed (%)", "crossed", 1, 100),
   figure("network (ms)", "network_ms", 1),
   figure("followup (%)", "followup_cached_share", 1, 100),
+  figure("session mean (s)", "session_mean_s", 1),
+  figure("group mean (s)", "group_mean_s", 1),
   figure("load cov", "load_cov", 3),
   figure("cov in time", "load_cov_time", 3),
   figure("ttft/oracle", "oracle_gap_ttft", 3),
@@ -142,7 +144,7 @@ export function createRowStream(jobs: readonly RunJob[], write: (line: string) =
     pending = undefined;
     if (group === undefined) return;
     if (!hasHeader) {
-      columns = columns.filter((column) => !isRegional(column) || column.figure in group.figures);
+      columns = columns.filter((column) => !isOptional(column) || column.figure in group.figures);
       write(line(columns.map(({ header }) => header)));
       hasHeader = true;
     }
@@ -162,9 +164,10 @@ export function createRowStream(jobs: readonly RunJob[], write: (line: string) =
   };
 }
 
-/** Whether only fleets with regions have the figure. */
-const isRegional = (column: RowColumn): column is FigureColumn =>
-  "figure" in column && (column.figure === "crossed" || column.figure === "network_ms");
+/** Figures of fleets with regions, and of clients who end their sessions. */
+const optionalFigures = ["crossed", "network_ms", "session_mean_s", "group_mean_s"];
+const isOptional = (column: RowColumn): column is FigureColumn =>
+  "figure" in column && optionalFigures.includes(column.figure);
 
 const isText = (column: RowColumn): boolean =>
   "label" in column && !["engines", "routers", "of knee", "users", "link (ms)"].includes(column.header);

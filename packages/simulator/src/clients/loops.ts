@@ -76,14 +76,19 @@ interface ClosedLoopOptions {
   readonly seed: number;
   /** Total sessions, at least 1. */
   readonly sessions: number;
-  /** Concurrent sessions; when one ends, the next begins. */
+  /** Concurrent sessions, or groups of them; when one ends, the next begins. */
   readonly clients: number;
+  /** Sessions that begin together, and of which all must end before the client's next begin; 1 by default. */
+  readonly groupSize?: number;
+  /** Whether clients tell the fleet that a session is over. */
+  readonly endsSessions?: boolean;
   readonly scriptOf: ScriptOf;
   readonly limits: SendLimits;
 }
 
 /** Closed loop: clients wait for answers, so the rate follows the fleet's speed. */
-export function createClosedLoop({ seed, sessions, clients, scriptOf, limits }: ClosedLoopOptions): Workload {
+export function createClosedLoop(options: ClosedLoopOptions): Workload {
+  const { seed, sessions, clients, groupSize, endsSessions: ends = false, scriptOf, limits } = options;
   let expectedRequests = 0;
   for (let session = 0; session < sessions; session++) expectedRequests += scriptOf(session).turns;
   return {
@@ -93,15 +98,20 @@ export function createClosedLoop({ seed, sessions, clients, scriptOf, limits }: 
       let begun = 0;
       let ended = 0;
       const begin = (): void => {
-        if (begun === sessions) return;
-        const session = begun++;
-        const script = scriptOf(session);
-        const conversation = createConversation({ seed, session, expectedTokens: script.expectedTokens });
-        runSession(sender, { script, conversation }, () => {
-          ended += 1;
-          if (ended === sessions) sender.finish();
-          else begin();
-        });
+        const first = begun;
+        begun = Math.min(sessions, first + (groupSize ?? 1));
+        let open = begun - first;
+        for (let session = first; session < begun; session++) {
+          const script = scriptOf(session);
+          const conversation = createConversation({ seed, session, expectedTokens: script.expectedTokens });
+          const group = groupSize === undefined ? {} : { group: Math.floor(session / groupSize) };
+          runSession(sender, { script, conversation, ends, ...group }, () => {
+            ended += 1;
+            open -= 1;
+            if (ended === sessions) sender.finish();
+            else if (open === 0) begin();
+          });
+        }
       };
       for (let client = 0; client < clients; client++) begin();
     },

@@ -77,29 +77,39 @@ export interface AgentParameters {
   readonly steps: BoundedLogNormal;
   /** Length of a tool's result, before every step but the first. */
   readonly toolTokens: BoundedLogNormal;
-  readonly outputTokens: number;
-  /** Duration of a tool call, in milliseconds, uniform between the two. */
-  readonly toolTimeMs: { readonly least: number; readonly most: number };
+  readonly outputTokens: number | BoundedLogNormal;
+  /** Duration of a tool call, in milliseconds: uniform between the two, or log-normal. */
+  readonly toolTimeMs: { readonly least: number; readonly most: number } | BoundedLogNormal;
+  /** Number of consecutive trajectories with the same task; each has its own when absent. */
+  readonly groupSize?: number;
 }
 
 /** Agents at work: a task, then step after step, each with the result of a tool. */
 export function agentScripts(parameters: AgentParameters, seed: number): ScriptOf {
-  const { systemTokens, taskTokens, toolTokens, outputTokens, toolTimeMs } = parameters;
+  const { systemTokens, taskTokens, toolTokens, outputTokens, toolTimeMs, groupSize } = parameters;
+  const outputOf = (random: Random): number =>
+    typeof outputTokens === "number" ? outputTokens : Math.round(logNormal(outputTokens, random));
+  const toolTime = (random: Random): number =>
+    "median" in toolTimeMs
+      ? logNormal(toolTimeMs, random)
+      : toolTimeMs.least + (toolTimeMs.most - toolTimeMs.least) * random.float();
+  const meanOutput = typeof outputTokens === "number" ? outputTokens : outputTokens.median;
   return (trajectory) => {
     const random = ownRandom(seed, trajectory);
     const turns = Math.round(logNormal(parameters.steps, random));
     return {
       turns,
-      expectedTokens: systemTokens + taskTokens + turns * (outputTokens + toolTokens.median),
-      pauseMs: (turn) => (turn === 0 ? 0 : toolTimeMs.least + (toolTimeMs.most - toolTimeMs.least) * random.float()),
+      expectedTokens: systemTokens + taskTokens + turns * (meanOutput + toolTokens.median),
+      pauseMs: (turn) => (turn === 0 ? 0 : toolTime(random)),
       write(turn, conversation) {
         if (turn === 0) {
           conversation.share(systemPrompt, systemTokens);
-          conversation.own(taskTokens);
+          if (groupSize === undefined) conversation.own(taskTokens);
+          else conversation.share(1 + Math.floor(trajectory / groupSize), taskTokens);
         } else {
           conversation.own(Math.round(logNormal(toolTokens, random)));
         }
-        return outputTokens;
+        return outputOf(random);
       },
     };
   };

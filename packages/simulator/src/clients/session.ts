@@ -1,5 +1,5 @@
 import type { Conversation } from "./conversation.ts";
-import type { RequestOutcome, WorkloadDriver } from "./workload.ts";
+import type { RequestOutcome, SimRequest, WorkloadDriver } from "./workload.ts";
 
 /** The behaviour of one session. It has its own random source, so it is the same under every policy. */
 export interface SessionScript {
@@ -31,10 +31,16 @@ export type ScriptOf = (session: number) => SessionScript;
  */
 export function runSession(
   sender: Sender,
-  session: { readonly script: SessionScript; readonly conversation: Conversation },
+  session: {
+    readonly script: SessionScript;
+    readonly conversation: Conversation;
+    /** Whether its last request ends it. */
+    readonly ends?: boolean;
+    readonly group?: number;
+  },
   done: () => void,
 ): void {
-  const { script, conversation } = session;
+  const { script, conversation, ends = false, group } = session;
   const next = (): void => {
     const { turn } = conversation;
     if (turn >= script.turns) {
@@ -44,11 +50,17 @@ export function runSession(
     sender.after(script.pauseMs(turn), () => {
       const outputTokens = script.write(turn, conversation);
       const { className, adapter } = script;
-      sender.send(conversation, { outputTokens, className, adapter }, next);
+      const endsSession = ends && turn === script.turns - 1;
+      sender.send(conversation, { outputTokens, className, adapter, endsSession, group }, next);
     });
   };
   next();
 }
+
+const rollout = (endsSession: boolean, group: number | undefined): Pick<SimRequest, "endsSession" | "group"> => ({
+  ...(endsSession && { endsSession }),
+  ...(group !== undefined && { group }),
+});
 
 /** Limits that end sending before the workload does. */
 export interface SendLimits {
@@ -62,6 +74,8 @@ interface Sending {
   readonly maxOutputTokens?: number | undefined;
   readonly className?: string | undefined;
   readonly adapter?: string | undefined;
+  readonly endsSession?: boolean;
+  readonly group?: number | undefined;
 }
 
 /** Sends the requests of all clients of a run to the run's driver. It numbers them and stops at the limits. */
@@ -100,9 +114,10 @@ export function createSender(driver: WorkloadDriver, { requests, durationS }: Se
         if (!isOver) task();
       });
     },
-    send(conversation, { className, ...sending }, ended) {
+    send(conversation, { className, endsSession = false, group, ...sending }, ended) {
       if (isOver) return;
-      const request = conversation.ask({ index: sent, className, ...sending });
+      const asked = conversation.ask({ index: sent, className, ...sending });
+      const request = endsSession || group !== undefined ? { ...asked, ...rollout(endsSession, group) } : asked;
       sent += 1;
       driver.send(request, ended);
       if (sent >= most) finish();

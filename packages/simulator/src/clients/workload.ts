@@ -28,6 +28,10 @@ export interface SimRequest {
   readonly tenant?: string;
   /** Where the client is: a number of the topology's regions, the same for a whole session; drawn by its shares when absent. */
   readonly region?: number;
+  /** Its client ends the session after the answer, as rollouts do. */
+  readonly endsSession?: boolean;
+  /** The group of its session, whose sessions begin together and are waited for together. */
+  readonly group?: number;
   /** The requested LoRA adapter. Chains for different adapters share no hash. */
   readonly adapter?: string;
 }

@@ -257,13 +257,15 @@ export class SimExchange implements AnswerObserver, RequestCarrier<SimTarget> {
 /** Simulated engines transfer KV by NIXL only. */
 const nixlAlone = { allows: ({ name }: { readonly name: string }): boolean => name === "nixl" };
 
+export const sessionKeyOf = (session: number): string => `session-${session}`;
+
 function routedRequest(router: SimRouter, request: SimRequest): RoutedRequest {
   const { promptTokens, session, adapter } = request;
   const { objectives, policy } = router.options;
   const features = {
     promptTokens,
     expectedOutputTokens: expectedOutputTokens(request),
-    sessionKey: `session-${session}`,
+    sessionKey: sessionKeyOf(session),
     prefixKey: prefixKeyOf(request, policy.prefixKeyTokens),
     adapter,
     sloTtftMs: objectives.ttftMs,

@@ -197,12 +197,13 @@ export class SimFleet implements FleetControls {
       placement ? placement.clientDelayMs(region, placement.routers[number]!) : hopDelayMs;
     const back = (outcome: FrontOutcome, node: RouterNode | undefined): void => {
       const delayMs = node ? wayMs(node) : hopDelayMs;
-      scheduler.after(delayMs, () =>
+      scheduler.after(delayMs, () => {
         ended(
           { ...outcome, firstTokenMs: outcome.firstTokenMs + delayMs, endMs: clock.nowMs() },
           node ? node.number : -1,
-        ),
-      );
+        );
+        if (node && request.endsSession) scheduler.after(delayMs, () => node.router?.endSession(request.session));
+      });
     };
     const arrive = (tier: readonly RouterNode[]): void => {
       if (this.#service) {

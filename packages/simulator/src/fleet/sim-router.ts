@@ -33,7 +33,7 @@ import type { NoteChannel } from "@espalier/shared-tree";
 import type { SimRequest } from "../clients/workload.ts";
 import type { FrontOutcome, SimFront } from "./front.ts";
 import type { RouterView } from "./router-view.ts";
-import { SimExchange } from "./sim-exchange.ts";
+import { SimExchange, sessionKeyOf } from "./sim-exchange.ts";
 import { metricsOf, type SimTarget } from "./sim-target.ts";
 
 interface SimRouterOptions {
@@ -166,6 +166,11 @@ export class SimRouter implements SimFront {
     });
     this.#exchanges.add(exchange);
     exchange.enter();
+  }
+
+  /** A client says that a session is over. */
+  endSession(session: number): void {
+    this.view.sessions.endSession(sessionKeyOf(session), [this.pool.model ?? ""]);
   }
 
   /** Kills the process: connections to engines and to clients break. */

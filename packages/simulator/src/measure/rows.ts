@@ -1,7 +1,7 @@
 import type { Objectives } from "@espalier/policies";
 import type { RunOptions, RunRecord } from "../run.ts";
 import type { Scenario } from "../scenarios/scenario.ts";
-import { type ReplayRow, summarize } from "../workload/index.ts";
+import { percentile, type ReplayRow, summarize } from "../workload/index.ts";
 import { sendingSpan, toRequestResult } from "./results.ts";
 
 /** Upper bounds of the cached share in a run: see `createBoundsMeter`. */
@@ -43,6 +43,13 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
   readonly network_ms?: number;
   /** Sessions that sent requests, and what one of them cost on average: prompt tokens computed, time of engines. */
   readonly sessions: number;
+  /**
+   * Where clients end their sessions: seconds from a session's first request to its last answer, and the same of groups of
+   * sessions that are waited for together.
+   */
+  readonly session_mean_s?: number;
+  readonly session_p99_s?: number;
+  readonly group_mean_s?: number;
   readonly uncached_tokens_per_session?: number;
   readonly engine_ms_per_session?: number;
   /** Requests that were rerouted because their first choice was overloaded or down. */
@@ -110,6 +117,7 @@ export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
     ...pulledShare(record),
     ...crossings(record),
     ...sessionCosts(record),
+    ...sessionTimes(record),
     spills: record.results.reduce((spills, { isSpill }) => spills + (isSpill ? 1 : 0), 0),
     ...(Object.keys(bounds).length === 0 ? {} : { bounds }),
     wall_s: record.wallS,
@@ -133,6 +141,42 @@ function sessionCosts({
       engine_ms_per_session: engineBusyMs / sessions,
     }),
   };
+}
+
+function sessionTimes({ results }: RunRecord): Pick<SimulateRow, "session_mean_s" | "session_p99_s" | "group_mean_s"> {
+  const sessions = new Map<number, Span>();
+  const groups = new Map<number, Span>();
+  const ended = new Set<number>();
+  for (const { request, sentMs, endMs } of results) {
+    widen(sessions, request.session, sentMs, endMs);
+    if (request.group !== undefined) widen(groups, request.group, sentMs, endMs);
+    if (request.endsSession) ended.add(request.session);
+  }
+  if (ended.size === 0) return {};
+  const secondsOf = ({ fromMs, toMs }: Span): number => (toMs - fromMs) / 1_000;
+  const times = Float64Array.from(ended, (session) => secondsOf(sessions.get(session)!)).sort();
+  const waited = Float64Array.from(groups.values(), secondsOf);
+  const meanOf = (values: Float64Array): number => values.reduce((sum, value) => sum + value, 0) / values.length;
+  return finite({
+    session_mean_s: meanOf(times),
+    session_p99_s: percentile(times, 99),
+    group_mean_s: meanOf(waited),
+  });
+}
+
+interface Span {
+  fromMs: number;
+  toMs: number;
+}
+
+function widen(spans: Map<number, Span>, key: number, fromMs: number, toMs: number): void {
+  const span = spans.get(key);
+  if (span === undefined) {
+    spans.set(key, { fromMs, toMs });
+    return;
+  }
+  span.fromMs = Math.min(span.fromMs, fromMs);
+  span.toMs = Math.max(span.toMs, toMs);
 }
 
 function splitShare({ results }: RunRecord): Pick<SimulateRow, "split_share"> {

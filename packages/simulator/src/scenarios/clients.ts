@@ -12,6 +12,7 @@ import type { Workload } from "../clients/workload.ts";
 import { mooncakeStepMs, readTraceLines, type TraceRequest, traceSessions } from "../workload/index.ts";
 import {
   amount,
+  boolean,
   count,
   countOrNone,
   kindOf,
@@ -31,7 +32,10 @@ const stage = object({ perS: positive, durationS: seconds });
 /** What sends requests, and when. `docs/guides/scenarios.md` says what each does. */
 const loops = {
   open: object({ startsPerS: positive, requests }, { perEngines: count, burst: count }),
-  closed: object({ clients: count, requests }, { perEngines: count, sessions: count }),
+  closed: object(
+    { clients: count, requests },
+    { perEngines: count, sessions: count, groupSize: count, endsSessions: boolean },
+  ),
   stages: object({
     ...{ stages: list(stage), maxInFlight: count, groups: count, promptsPerGroup: count },
     ...{ prefixTokens: count, questionTokens: count, outputTokens: count },
@@ -133,13 +137,17 @@ function openLoop(written: ClientsOf<"open">, { seed, scale, engines }: Workload
 
 function closedLoop(written: ClientsOf<"closed">, options: WorkloadOptions, limits: SendLimits): Workload {
   const { seed, engines } = options;
-  const { perEngines } = written;
+  const { perEngines, groupSize, endsSessions } = written;
   const clients = scaled(
     perEngines === undefined ? written.clients : (written.clients * engines) / perEngines,
     options,
   );
   const { scriptOf } = scriptsOf(written.requests, seed);
-  return createClosedLoop({ seed, sessions: written.sessions ?? clients, clients, scriptOf, limits });
+  return createClosedLoop({
+    ...{ seed, clients, scriptOf, limits, sessions: written.sessions ?? clients * (groupSize ?? 1) },
+    ...(groupSize !== undefined && { groupSize }),
+    ...(endsSessions !== undefined && { endsSessions }),
+  });
 }
 
 /** Users whose prompts are the same each time, in rounds of all users, at rates in stages. */

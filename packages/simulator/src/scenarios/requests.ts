@@ -39,6 +39,17 @@ export const spread: Read<BoundedLogNormal> = (value, field, fail) => {
   );
 };
 
+const countOrSpread: Read<number | BoundedLogNormal> = (value, field, fail) =>
+  (typeof value === "object" ? spread : count)(value, field, fail);
+
+const uniformTime = object({ least: milliseconds, most: milliseconds });
+
+/** Uniform between two bounds, or log-normal. */
+const toolTime: Read<BoundedLogNormal | ReturnType<typeof uniformTime>> = (value, field, fail) =>
+  typeof value === "object" && value !== null && ("median" in value || "mean" in value)
+    ? spread(value, field, fail)
+    : uniformTime(value, field, fail);
+
 const range = object({ least: countOrNone, most: countOrNone });
 const exponent = amount("powers");
 
@@ -56,10 +67,13 @@ const kinds = {
     },
     { groupSize: count, className: string },
   ),
-  agents: object({
-    ...{ systemTokens: countOrNone, taskTokens: count, steps: spread, toolTokens: spread, outputTokens: count },
-    toolTimeMs: object({ least: milliseconds, most: milliseconds }),
-  }),
+  agents: object(
+    {
+      ...{ systemTokens: countOrNone, taskTokens: count, steps: spread, toolTokens: spread },
+      ...{ outputTokens: countOrSpread, toolTimeMs: toolTime },
+    },
+    { groupSize: count },
+  ),
   "tool-calls": object({
     clusters: list(object({ share: positive, tokens: count })),
     ...{ firstTokens: spread, newTokens: spread, outputTokens: spread },

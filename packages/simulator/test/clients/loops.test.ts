@@ -62,6 +62,26 @@ describe("a closed loop", () => {
     }
   });
 
+  test("begins groups together, and a client's next one when all of one have ended", () => {
+    const scriptOf: ScriptOf = (session) => ({ ...scriptsOf(1 + (session % 3))(session) });
+    const options = { seed: 1, sessions: 8, clients: 1, groupSize: 3, endsSessions: true, scriptOf, limits: {} };
+    const { sent } = recordRun(createClosedLoop(options));
+    expect(sent.filter(({ turn }) => turn === 0).map(({ session, group, sentMs }) => [session, group, sentMs])).toEqual(
+      [
+        ...[0, 1, 2].map((session) => [session, 0, 0]),
+        ...[3, 4, 5].map((session) => [session, 1, 300]),
+        ...[6, 7].map((session) => [session, 2, 600]),
+      ],
+    );
+    const last = [...bySession(sent).values()].map((requests) =>
+      requests.map(({ endsSession = false }) => endsSession),
+    );
+    expect(last.slice(0, 3)).toEqual([[true], [false, true], [false, false, true]]);
+    expect(
+      recordRun(closed({ sessions: 4, clients: 2 })).sent.some((one) => "group" in one || "endsSession" in one),
+    ).toBe(false);
+  });
+
   test("goes on after a failed request", () => {
     const run = recordRun(closed({ sessions: 3, clients: 1, turns: 4 }), { fails: ({ turn }) => turn === 1 });
     expect(run.sent).toHaveLength(12);

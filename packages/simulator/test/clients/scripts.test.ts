@@ -219,3 +219,33 @@ test("tool clusters: shares of the kinds, their beginnings, and short answers", 
   expect(sent.length / 1_500).toBeCloseTo(1.6, 1);
   expect(Math.abs(mean(pauses(sent)) / 5_000 - 1)).toBeLessThan(0.15);
 });
+
+test("agents in groups share their task, and draw answers and tool times", () => {
+  const answers = { median: 300, sigma: 0.8, least: 30, most: 3_000 };
+  const sent = run(
+    agentScripts(
+      {
+        ...{ systemTokens: 160, taskTokens: 320, groupSize: 4, outputTokens: answers },
+        steps: { median: 3, sigma: 0.5, least: 2, most: 6 },
+        toolTokens: { median: 100, sigma: 1, least: 10, most: 1_000 },
+        toolTimeMs: { median: 2_000, sigma: 1, least: 100, most: 60_000 },
+      },
+      1,
+    ),
+    40,
+  );
+  expectGrowing(sent);
+  const firsts = sent.filter(({ turn }) => turn === 0);
+  for (const [at, { chain, promptTokens, session }] of firsts.entries()) {
+    expect([session, promptTokens]).toEqual([at, 480]);
+    const next = firsts[at + 1];
+    if (next) expect(sharedBlocks(chain, next.chain)).toBe(at % 4 === 3 ? 10 : 30);
+  }
+  const lengths = sent.map(({ outputTokens }) => outputTokens);
+  expect([Math.min(...lengths) >= 30, Math.max(...lengths) <= 3_000, new Set(lengths).size > 20]).toEqual([
+    true,
+    true,
+    true,
+  ]);
+  expect(new Set(pauses(sent).map(Math.round)).size).toBeGreaterThan(20);
+});

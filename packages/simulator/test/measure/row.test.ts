@@ -153,3 +153,16 @@ test("loads of adapters are for each thousand requests, and absent where no requ
   expect(createRow(record, options)).not.toHaveProperty("adapter_loads_per_1000");
   expect(createRow(runRecord({}), options)).not.toHaveProperty("adapter_loads_per_1000");
 });
+
+test("sessions that are ended have times, groups of them that of all, and a session without an end has none", () => {
+  const of = (session: number, sentMs: number, endMs: number, request = {}) =>
+    simResult({ sentMs, endMs, request: { session, group: session >> 1, ...request } });
+  const results = [
+    ...[of(0, 0, 1_000), of(0, 3_000, 4_000, { turn: 1, endsSession: true }), of(1, 500, 2_000, { endsSession: true })],
+    ...[of(2, 4_000, 9_000, { endsSession: true }), of(3, 4_000, 5_000)],
+  ];
+  const { session_mean_s, session_p99_s, group_mean_s } = createRow(runRecord({ results }), options);
+  expect(session_mean_s).toBeCloseTo((4 + 1.5 + 5) / 3);
+  expect(session_p99_s).toBeCloseTo(4.98);
+  expect(group_mean_s).toBeCloseTo(4.5);
+});

@@ -156,7 +156,7 @@ export const dashboardStates: readonly DashboardState[] = [
     name: "refused-requests",
     rule: "limited_requests",
     sentence: /^\d+ of \d+ requests got 429 in the last minute: a limit was reached\.$/,
-    next: /^No queue rejected them: the router's limits or an engine did/,
+    next: /^No queue rejects requests now: the router's limits or an engine does/,
     async begin(rig) {
       await rig.engines(2);
       const router = await rig.router("router-1", { limits: { "max-concurrent-requests": 2 } });

@@ -1,12 +1,16 @@
 import { expect, test } from "vitest";
 import {
   type Decision,
+  endDecisions,
+  endText,
   freshDecisions,
+  isBadEnd,
   matchedShare,
   matchedText,
   maxDecisions,
   mergeDecisions,
   readDecisions,
+  readEnds,
   reasonText,
   skippedOf,
 } from "../src/model/decisions.ts";
@@ -34,6 +38,31 @@ test("events are read, and what is no decision counts as one without anything", 
   expect([skippedOf(reported), skippedOf(undefined), readDecisions("r", "x")]).toEqual([5, 0, []]);
 });
 
+test("a decision gets the end of its request; an attempt before the last one was tried again", () => {
+  const end = { requestId: "r", outcome: "answered", status: 200, durationMs: 1_240, attempts: 2 };
+  const [first, second, other, elsewhere] = endDecisions(
+    [
+      decision({ requestId: "r", attempt: 1 }),
+      decision({ requestId: "r", attempt: 2 }),
+      decision({ requestId: "s" }),
+      decision({ requestId: "r", router: "router-2" }),
+    ],
+    "router-1",
+    readEnds({ ends: [end] }),
+  );
+  expect([first, second, other, elsewhere].map((one) => endText(one!))).toEqual(["tried again", "200 · 1.2 s", "", ""]);
+  const ended = (outcome: string, status: number) =>
+    decision({ end: { ...end, outcome, status, durationMs: 70, attempts: 1 } });
+  const ends = [ended("cut", 200), ended("cancelled", 499), ended("failed", 502), ended("answered", 400)];
+  expect(ends.map((one) => [endText(one), isBadEnd(one)])).toEqual([
+    ["cut off · 70 ms", true],
+    ["client left · 70 ms", false],
+    ["502 · 70 ms", true],
+    ["400 · 70 ms", true],
+  ]);
+  expect(isBadEnd(second!)).toBe(false);
+});
+
 test("decisions of several routers stand in the order of time, the newest first, each once", () => {
   const one = [decision({ number: 1, atMs: 10 }), decision({ number: 2, atMs: 30 })];
   const other = [decision({ router: "router-2", number: 1, atMs: 20 })];
@@ -54,6 +83,17 @@ test.each<readonly [Partial<Decision>, string]>([
   [{}, "shortest time to the answer · cold: 1,000 tokens to compute"],
   [{ reason: "session_bound", promptTokens: 0 }, "the session's engine"],
   [{ reason: "a_new_reason", promptTokens: 0 }, "a new reason"],
+  [{ reason: "only_candidate", promptTokens: 0 }, "the only candidate"],
+  [
+    {
+      ...{ reason: "only_candidate", promptTokens: 0 },
+      excluded: [
+        { reason: "saturated", count: 2 },
+        { reason: "class_partition", count: 1 },
+      ],
+    },
+    "the only candidate (others: 2 saturated, 1 class partition)",
+  ],
   [{ queuedMs: 40, attempt: 2, promptTokens: 0 }, "shortest time to the answer · waited 40 ms · attempt 2"],
   [
     { promptTokens: 0, pull: { from: "engine-2", tokens: 14_336, ms: 86.2, computeMs: 510.4 } },

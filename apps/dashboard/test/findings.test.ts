@@ -32,7 +32,7 @@ const said = (name: string, changes: Partial<FleetFacts>): readonly string[] => 
 const down = { health: "down", note: "3 failed probes, last: unreachable" } as const;
 const engines = (...rows: readonly EngineRow[]): Partial<FleetFacts> => ({ engines: rows });
 const refusal = (changes: Partial<RefusedLink>): RefusedLink => ({
-  ...{ address: "10.0.0.9", isByUs: true, reason: "secret", detail: "?", count: 1, lastMs: 999_000 },
+  ...{ address: "10.0.0.9", isByUs: true, claimed: null, reason: "secret", detail: "?", count: 1, lastMs: 999_000 },
   ...changes,
 });
 
@@ -72,6 +72,7 @@ test.each([
   [[{ health: "unreachable" }, { health: "unreachable" }, down], "2 unreachable, 1 down", /^Check the address/],
   [[{ health: "draining" }], "1 draining", /undrain ID`/],
   [[{ health: "asleep" }], "1 asleep", /^Wake them up/],
+  [[{ health: "paused" }], "1 paused", /^The RL framework that paused them resumes them/],
   [[{ health: "starting" }], "1 starting", /^Wait for the first health check/],
   [[{ health: "open" }], "1 with an open circuit", /^Read the engine's log/],
 ] as const)("no_usable_engine: %j", (changes, states, next) => {
@@ -150,7 +151,7 @@ test("limited_requests: another thing than failed ones, and by whom", () => {
   expect(said("limited_requests", { recent })).toEqual([
     "warn",
     "48 of 340 requests got 429 in the last minute: a limit was reached.",
-    expect.stringMatching(/^No queue rejected them: the router's `limits` or an engine did/),
+    expect.stringMatching(/^No queue rejects requests now: the router's `limits` or an engine does/),
   ]);
   expect(said("limited_requests", { recent, rejecting: ["batch"] })[2]).toBe(
     "The queue of batch rejects requests: add engines, or reduce load.",

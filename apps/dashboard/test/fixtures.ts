@@ -5,7 +5,7 @@ export function decision(changes: Partial<Decision> = {}): Decision {
   return {
     ...{ router: "router-1", number: 1, atMs: 1_000, model: "m", policy: "predicted_latency", reason: "least_time" },
     ...{ target: "engine-a", promptTokens: 1_000, matchedTokens: 0, session: "00000001", className: null },
-    ...{ queuedMs: 0, attempt: 1, prefillEngine: null, pull: null, requestId: "" },
+    ...{ queuedMs: 0, attempt: 1, prefillEngine: null, pull: null, requestId: "", excluded: [], end: null },
     ...changes,
   };
 }

@@ -181,6 +181,7 @@ test("lost and refused routers, with since when and why", () => {
   const refused = {
     address: "10.0.0.9",
     by: "self",
+    claimed: "router-9 at 10.0.0.9:7946",
     reason: "secret",
     detail: "the secrets differ",
     count: 3,
@@ -188,11 +189,11 @@ test("lost and refused routers, with since when and why", () => {
   } as const;
   const text = describeMesh({
     ...{ ...mesh, lost: [{ router: "router-3", address: "10.0.0.3:7946", sinceMs }] },
-    refused: [refused, { ...refused, by: "peer", address: "10.0.0.8:7946" }],
+    refused: [refused, { ...refused, by: "peer", claimed: null, address: "10.0.0.8:7946" }],
   });
   expect(text.split("\n").slice(4, 7)).toEqual([
     "lost      router-3 at 10.0.0.3:7946, since 2026-02-03T04:05:06Z",
-    "refused   10.0.0.9: secret (the secrets differ), 3 times, last at 2026-02-03T04:06:07Z",
+    "refused   10.0.0.9, says it is router-9 at 10.0.0.9:7946: secret (the secrets differ), 3 times, last at 2026-02-03T04:06:07Z",
     "refused   by 10.0.0.8:7946: secret (the secrets differ), 3 times, last at 2026-02-03T04:06:07Z",
   ]);
 });

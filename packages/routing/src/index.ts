@@ -25,7 +25,14 @@ export {
 } from "./admission/index.ts";
 export type { CopyCredits } from "./copy-credits.ts";
 export { createSharedCredits, creditNoteLayout, dryRunCredits, type SharedCredits } from "./copy-credits.ts";
-export { DecisionLog, exclusions, type FactStore, keptDecisions, type LoggedDecision } from "./decision-log.ts";
+export {
+  DecisionLog,
+  type Excluded,
+  exclusions,
+  type FactStore,
+  keptDecisions,
+  type LoggedDecision,
+} from "./decision-log.ts";
 export {
   findTransferField,
   isSplittable,

@@ -43,6 +43,8 @@ export interface Selection<Target extends RoutingTarget> {
   readonly activeBlocks: PromptBlocks | undefined;
   /** Its number in the decision log; undefined if it is in none. */
   readonly logged: number | undefined;
+  /** Targets that could not be chosen, if anybody asks; absent for none. */
+  readonly excluded?: readonly Excluded[];
 }
 
 /** The targets of one model, as a decision needs them. */
@@ -205,6 +207,7 @@ export function createTargetSelector(parts: SelectorParts): TargetSelector {
         ),
         activeBlocks,
         logged,
+        excluded,
       };
     },
     uncachedTokens(targets, { features, prompt }) {

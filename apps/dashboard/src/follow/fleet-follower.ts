@@ -1,4 +1,4 @@
-import { type Decision, freshDecisions, mergeDecisions } from "../model/decisions.ts";
+import { type Decision, endDecisions, freshDecisions, mergeDecisions } from "../model/decisions.ts";
 import type { FleetEvent } from "../model/events.ts";
 import { type History, type Recent, recentOf, requestRateOf, type Series, seriesOf } from "../model/history.ts";
 import type { Overview } from "../model/overview.ts";
@@ -132,6 +132,10 @@ export class FleetFollower {
       mayRetry: () => this.#mayRetry(origin),
       onChange: () => this.#changed(),
       onDecisions: (decisions, skipped) => this.#decided(decisions, skipped),
+      onEnds: (router, ends) => {
+        this.#decisions = endDecisions(this.#decisions, router, ends);
+        if (ends.length > 0) this.#options.onChange();
+      },
       onLost: () => this.#wasLost(origin),
     });
     this.#followers.set(origin, follower);

@@ -1,5 +1,5 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/core";
-import { type Decision, readDecisions, skippedOf } from "../model/decisions.ts";
+import { type Decision, type DecisionEnd, readDecisions, readEnds, skippedOf } from "../model/decisions.ts";
 import { addHistory, emptyHistory } from "../model/history.ts";
 import { type Overview, onPageClock, readOverview } from "../model/overview.ts";
 import { asObject, asText, asTextOrNull } from "../model/read-json.ts";
@@ -32,6 +32,8 @@ interface FollowerOptions {
   readonly mayRetry: () => boolean;
   readonly onChange: () => void;
   readonly onDecisions: (decisions: readonly Decision[], skipped: number) => void;
+  /** Requests have ended; their decisions came before. */
+  readonly onEnds: (router: string, ends: readonly DecisionEnd[]) => void;
   /** The router rejected the key, or wants one. */
   readonly onUnauthorized: () => void;
   readonly onLost: () => void;
@@ -129,7 +131,9 @@ export class Follower {
       this.#lastDataMs = this.#options.ports.time.nowMs();
       for (const { data } of readEvents(decoder.decode(piece.value, { stream: true }))) {
         const batch: unknown = JSON.parse(data);
-        this.#options.onDecisions(readDecisions(this.router ?? "", batch), skippedOf(batch));
+        const router = this.router ?? "";
+        this.#options.onDecisions(readDecisions(router, batch), skippedOf(batch));
+        this.#options.onEnds(router, readEnds(batch));
       }
     }
   }

@@ -1,10 +1,22 @@
-import { formatCount, formatShare } from "./format.ts";
+import { formatCount, formatMs, formatShare } from "./format.ts";
 import { asNumber, asObject, asText, asTextOrNull, from, listOf, objectOf } from "./read-json.ts";
 
 /** A choice of a target, and the router that made it. */
 export interface Decision extends ReturnType<typeof readDecision> {
   readonly router: string;
+  /** How its request ended; null before, and where nobody said. */
+  readonly end: DecisionEnd | null;
 }
+
+export type DecisionEnd = ReturnType<typeof readEnd>;
+
+const readEnd = objectOf({
+  requestId: asText,
+  outcome: asText,
+  status: asNumber,
+  durationMs: asNumber,
+  attempts: (attempts) => asNumber(attempts, 1),
+});
 
 const readDecision = objectOf({
   number: asNumber,
@@ -24,7 +36,11 @@ const readDecision = objectOf({
   prefillEngine: asTextOrNull,
   /** KV blocks that the target fetches from another engine, and what that takes beside computing them. */
   pull: (pull) => (pull === null || pull === undefined ? null : readPull(pull)),
+  /** How many engines could not be chosen, by reason. */
+  excluded: (excluded) => readExcluded(excluded),
 });
+
+const readExcluded = listOf(objectOf({ reason: asText, count: asNumber }));
 
 const readPull = objectOf({ from: asText, tokens: asNumber, ms: asNumber, computeMs: asNumber });
 
@@ -33,8 +49,42 @@ export const maxDecisions = 200;
 
 /** @param data of an event of `GET /admin/decisions` */
 export function readDecisions(router: string, data: unknown): readonly Decision[] {
-  return listOf(readDecision)(asObject(data).decisions).map((decision) => ({ router, ...decision }));
+  return listOf(readDecision)(asObject(data).decisions).map((decision) => ({ router, ...decision, end: null }));
 }
+
+/** @param data of an event of `GET /admin/decisions` */
+export const readEnds = (data: unknown): readonly DecisionEnd[] => listOf(readEnd)(asObject(data).ends);
+
+/** The decisions of a router with the ends of their requests. */
+export function endDecisions(
+  decisions: readonly Decision[],
+  router: string,
+  ends: readonly DecisionEnd[],
+): readonly Decision[] {
+  if (ends.length === 0) return decisions;
+  const byId = new Map(ends.map((end) => [end.requestId, end]));
+  return decisions.map((decision) => {
+    const end = decision.router === router && decision.end === null ? byId.get(decision.requestId) : undefined;
+    return end ? { ...decision, end } : decision;
+  });
+}
+
+const outcomeWords: Readonly<Record<string, string>> = { cut: "cut off", cancelled: "client left" };
+
+/** `200 · 1.2 s`, `cut off · 0.8 s`; empty for what has not ended. An attempt that was not the last one was tried again. */
+export function endText({ attempt, end }: Pick<Decision, "attempt" | "end">): string {
+  if (end === null) return "";
+  if (attempt < end.attempts) return "tried again";
+  return `${outcomeWords[end.outcome] ?? end.status} · ${formatMs(end.durationMs)}`;
+}
+
+/** Whether its request went wrong. */
+export const isBadEnd = ({ end }: Pick<Decision, "end">): boolean =>
+  end !== null && end.outcome !== "cancelled" && (end.outcome === "cut" || end.status >= 400);
+
+/** `2 saturated, 1 draining`; empty for none. */
+export const excludedText = ({ excluded }: Pick<Decision, "excluded">): string =>
+  excluded.map(({ reason, count }) => `${formatCount(count)} ${reason.replaceAll("_", " ")}`).join(", ");
 
 /** How many decisions an event counts without sending them. */
 export function skippedOf(data: unknown): number {
@@ -95,7 +145,8 @@ export function reasonName(reason: string): string {
 /** One line on a decision: its reason, the cached part of the prompt, and the waits and attempts before it. */
 export function reasonText(decision: Decision): string {
   const { reason, promptTokens, matchedTokens, queuedMs, attempt, prefillEngine, pull } = decision;
-  const parts = [reasonName(reason)];
+  const others = reason === "only_candidate" ? excludedText(decision) : "";
+  const parts = [others === "" ? reasonName(reason) : `${reasonName(reason)} (others: ${others})`];
   if (pull) {
     const beside = `${formatCount(Math.round(pull.ms))} ms beside ${formatCount(Math.round(pull.computeMs))} to compute`;
     parts.push(`fetched ${formatCount(pull.tokens)} tokens from ${pull.from}: ${beside}`);

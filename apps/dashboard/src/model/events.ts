@@ -32,6 +32,8 @@ const kinds: Readonly<Record<string, { readonly level: Level; readonly one: stri
   engine_restarted: { level: "warn", one: "restarted: cache empty", many: "engines restarted" },
   engine_asleep: { level: "warn", one: "is asleep", many: "engines are asleep" },
   engine_awake: { level: "good", one: "is awake", many: "engines are awake" },
+  engine_paused: { level: "plain", one: "is paused", many: "engines are paused" },
+  engine_resumed: { level: "plain", one: "is resumed", many: "engines are resumed" },
   circuit_open: { level: "bad", one: "fails requests: circuit open", many: "engines fail requests: circuit open" },
   circuit_closed: { level: "good", one: "answers again: circuit closed", many: "engines answer again: circuit closed" },
   feed_taken_over: {

@@ -21,7 +21,7 @@ export interface FleetFacts {
   readonly refused: readonly RefusedLink[];
   readonly recent: Recent;
   readonly waiting: number;
-  /** Classes whose queues have rejected requests. */
+  /** Classes whose queues have rejected requests in the last minute. */
   readonly rejecting: readonly string[];
   /** The log of events, newest first. */
   readonly events: readonly EventLine[];
@@ -98,7 +98,10 @@ function linksTo({ engines = [], routers = [], events = [], panels = [] }: Origi
 }
 
 /** Events by which engines stop to accept requests. */
-const engineEnds = ["engine_down", "engine_unreachable", "circuit_open", "engine_draining", "engine_asleep"] as const;
+const engineEnds = [
+  ...(["engine_down", "engine_unreachable", "circuit_open", "engine_draining", "engine_asleep"] as const),
+  "engine_paused",
+] as const;
 
 const when = (holds: boolean): readonly true[] => (holds ? [true] : []);
 const isUp = ({ health }: EngineRow): boolean => health === "up";
@@ -264,7 +267,7 @@ const rules = [
     next: (_, { rejecting }) =>
       rejecting.length > 0
         ? `The queue of ${few(rejecting, "classes")} rejects requests: add engines, or reduce load.`
-        : "No queue rejected them: the router's `limits` or an engine did. Raise `limits` if engines have room, and read the engines' logs.",
+        : "No queue rejects requests now: the router's `limits` or an engine does. Raise `limits` if engines have room, and read the engines' logs.",
     origins: (_, { rejecting }) => ({ panels: rejecting.length > 0 ? [queuesPanel] : [] }),
   }),
   rule({
@@ -385,7 +388,9 @@ const rules = [
   rule({
     name: "idle_engines",
     finds: ({ isLive, engines }) =>
-      isLive && engines.some(isUp) ? engines.filter(({ health }) => health === "draining" || health === "asleep") : [],
+      isLive && engines.some(isUp)
+        ? engines.filter(({ health }) => ["draining", "paused", "asleep"].includes(health))
+        : [],
     level: "note",
     says: (found) =>
       `${few(
@@ -433,6 +438,7 @@ function modelsWithoutEngine(engines: readonly EngineRow[]): readonly string[] {
 function nextForEngines(engines: readonly EngineRow[]): string {
   const [[state] = ["down"]] = tally(engines);
   if (state === "draining") return "Undrain them with `espalier engines undrain ID` after maintenance.";
+  if (state === "paused") return "The RL framework that paused them resumes them, as with `/continue_generation`.";
   if (state === "asleep") return "Wake them up (vLLM: `POST /wake_up`), or remove them.";
   if (state === "starting") return "Wait for the first health check; a failure shows its reason.";
   if (state === "unreachable") return "Check the address, and that the engine runs and listens there.";

@@ -42,6 +42,8 @@ const readEngine = objectOf({
   /** Since when it is in this state, in milliseconds since the Unix epoch. */
   sinceMs: asNumber,
   draining: isTrue,
+  /** By an RL framework. */
+  paused: isTrue,
   breaker: textOr("closed"),
   breakerReason: asText,
   role: textOr("both"),
@@ -88,6 +90,8 @@ const readRefused = objectOf({
   address: asText,
   /** Whether the source refused it; else it refused the source. */
   isByUs: from("by", (by) => by !== "peer"),
+  /** Who it says it is, without proof: a router that dialed has no port of its own. */
+  claimed: asTextOrNull,
   reason: asText,
   detail: asText,
   count: asNumber,
@@ -116,6 +120,8 @@ const readQueue = objectOf({ name: asText, queued: asNumber, waited: asNumber, w
 const readTraffic = objectOf({
   requests: asNumber,
   inFlight: asNumber,
+  /** KV event feeds; null where the router does not say. */
+  feeds: asNumberOrNull,
 });
 
 const readReload = objectOf({

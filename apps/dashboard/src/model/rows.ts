@@ -62,10 +62,10 @@ function sourceOf(facts: number, placed: number): "facts" | "placements" | "noth
 /** Of an engine that was just added. */
 export const notProbed = "not probed yet";
 
-type Health = "up" | "asleep" | "draining" | "open" | "starting" | "unreachable" | "down";
+type Health = "up" | "asleep" | "draining" | "paused" | "open" | "starting" | "unreachable" | "down";
 
 function healthOf(
-  { state, reason, draining, breaker, breakerReason }: EngineFacts,
+  { state, reason, draining, paused, breaker, breakerReason }: EngineFacts,
   isAsleep: boolean,
 ): {
   readonly health: Health;
@@ -75,6 +75,7 @@ function healthOf(
   if (state === "starting") return { health: "starting", note: reason && reason !== "new" ? reason : notProbed };
   if (state === "unreachable") return { health: "unreachable", note: reason || "no answer" };
   if (state !== "up") return { health: "down", note: reason || state };
+  if (paused) return { health: "paused", note: "by an RL framework" };
   if (breaker !== "closed") return { health: "open", note: breakerReason || `circuit breaker ${breaker}` };
   if (isAsleep) return { health: "asleep", note: "reported by its metrics" };
   return draining ? { health: "draining", note: "by an operator" } : { health: "up", note: "" };
@@ -103,7 +104,16 @@ export interface EngineView {
 }
 
 /** What needs somebody first. */
-const healthOrder: readonly Health[] = ["down", "unreachable", "open", "starting", "draining", "asleep", "up"];
+const healthOrder: readonly Health[] = [
+  "down",
+  "unreachable",
+  "open",
+  "starting",
+  "draining",
+  "paused",
+  "asleep",
+  "up",
+];
 
 const figureOf: Readonly<Record<Exclude<EngineOrder, "name">, (row: EngineRow) => number>> = {
   state: ({ health }) => -healthOrder.indexOf(health),
@@ -135,6 +145,7 @@ export const healthText: Readonly<Record<Health, string>> = {
   up: "up",
   asleep: "asleep",
   draining: "draining",
+  paused: "paused",
   open: "circuit open",
   starting: "starting",
   unreachable: "unreachable",

@@ -1,7 +1,15 @@
-import { type Decision, decisionKey, matchedShare, matchedText, reasonText } from "../model/decisions.ts";
+import {
+  type Decision,
+  decisionKey,
+  endText,
+  isBadEnd,
+  matchedShare,
+  matchedText,
+  reasonText,
+} from "../model/decisions.ts";
 import { detailLink } from "../model/detail-address.ts";
 import { formatTime } from "../model/format.ts";
-import { element, keyedList, type Part, panel, setFill, setText } from "./dom.ts";
+import { element, keyedList, type Part, panel, setAttribute, setFill, setText } from "./dom.ts";
 
 export interface DecisionsState {
   readonly decisions: readonly Decision[];
@@ -42,6 +50,7 @@ export const createDecisionRow =
     const fill = element("span", { class: "fill" });
     setFill(fill, matchedShare(decision));
     const { router, target, session, atMs } = decision;
+    const end = element("span", { class: "end" });
     const node = element(
       "li",
       {},
@@ -60,7 +69,14 @@ export const createDecisionRow =
       ),
       element("span", { class: "track thin", role: "img", "aria-label": matchedText(decision) }, fill),
       element("span", { class: "why" }, reasonText(decision)),
-      element("span", { class: "session soft" }, session === null ? "" : `session ${session}`),
+      end,
+      element("span", { class: "session soft", title: session === null ? false : "Session" }, session ?? ""),
     );
-    return { node, update() {} };
+    return {
+      node,
+      update(now) {
+        setText(end, endText(now));
+        setAttribute(end, "data-bad", isBadEnd(now));
+      },
+    };
   };

@@ -1,5 +1,5 @@
 /// <reference lib="dom" />
-import { type Decision, decisionKey, matchedShare, reasonName } from "../model/decisions.ts";
+import { type Decision, decisionKey, endText, excludedText, matchedShare, reasonName } from "../model/decisions.ts";
 import { type DetailAddress, detailLink } from "../model/detail-address.ts";
 import {
   type ExplainedCandidate,
@@ -303,6 +303,8 @@ function decisionFacts(decision: Decision): readonly Fact[] {
     decision;
   return [
     ["Reason", reasonName(decision.reason)],
+    ["Engines not eligible", excludedText(decision) || "none"],
+    ["End", endText(decision) || unknown],
     ["Policy", policy],
     ["Model", model],
     ["Prompt", `${formatCount(promptTokens)} tokens`],

@@ -7,7 +7,8 @@ import type { RouterStatus } from "../model/overview.ts";
 import type { PathStep } from "../model/prefix-tree.ts";
 import type { PrefixRow } from "../model/prefixes.ts";
 import type { ProgramReport } from "../model/programs.ts";
-import { type EngineRow, engineRows, isAbsent, isGone, queueRows, routerRows } from "../model/rows.ts";
+import { watchRejects } from "../model/rejects.ts";
+import { type EngineRow, engineRows, isAbsent, isGone, routerRows } from "../model/rows.ts";
 import { createDecisions } from "./decisions.ts";
 import { createDetail, type Questions } from "./detail.ts";
 import { createHues, element, type Part, setAttribute, setText, wholeRows } from "./dom.ts";
@@ -61,15 +62,17 @@ export function createPage(ask: Questions) {
     detail.node,
   );
   const linesOf = rememberLines();
+  const rejectingOf = watchRejects();
   for (const box of main.querySelectorAll<HTMLElement>(".scroll"))
     wholeRows(box, ".scroll tbody tr, .scroll > :is(ol, ul) > li, .branch .line");
   let hasBeenLive = false;
   let waiting = 0;
+  let feeds: number | null = null;
   return {
     /** Once a second: it is drawn anew. */
     updatePlots(series: Series): void {
       waiting = presentOf(series.waiting) ?? 0;
-      parts.plots.update(series);
+      parts.plots.update({ ...series, feeds });
     },
     update({ fleet, prefixes: rows, path, programs, address, nowMs }: PageState): void {
       const {
@@ -96,7 +99,9 @@ export function createPage(ask: Questions) {
         models: [...new Set(overview?.engines.flatMap(({ models }) => models) ?? [])],
       });
       const queues = live.map(({ queues }) => queues);
-      const rejecting = queueRows(queues).flatMap(({ name, shed }) => (shed > 0 ? [name] : []));
+      const counts = live.flatMap(({ traffic }) => traffic.feeds ?? []);
+      feeds = counts.length === 0 ? null : Math.max(...counts);
+      const rejecting = rejectingOf(live, nowMs);
       // Without engines there is nothing to decide and nothing cached.
       setAttribute(document.body, "data-empty", overview !== undefined && engines.length === 0);
       const events = linesOf(fleet.events);

@@ -4,6 +4,11 @@ import { formatAge, formatCount, formatMs, formatRate, formatShare, formatShort,
 import { latestOf, objectivesText, type Series } from "../model/history.ts";
 import { element, type Part, panel, setAttribute, setText } from "./dom.ts";
 
+export interface PlotsState extends Series {
+  /** KV event feeds of the router with the most of them; null where none says. */
+  readonly feeds: number | null;
+}
+
 interface Line {
   readonly label: string;
   readonly variable: string;
@@ -18,7 +23,7 @@ interface PlotKind {
   readonly isShare?: boolean;
   readonly lines: readonly Line[];
   /** A figure that is not drawn. */
-  readonly also?: (series: Series) => string;
+  readonly also?: (series: PlotsState) => string;
 }
 
 const percentiles = (p50: "firstByteP50Ms" | "tpotP50Ms", p99: "firstByteP99Ms" | "tpotP99Ms"): readonly Line[] => [
@@ -83,6 +88,10 @@ const kinds: readonly PlotKind[] = [
     format: formatMs,
     top: 20,
     lines: [{ label: "", variable: "--hue-2", values: ({ eventLagMs }) => eventLagMs }],
+    also: ({ feeds, eventLagMs }) => {
+      if (feeds === 0) return "no engine sends KV events";
+      return feeds !== null && latestOf(eventLagMs).value === null ? "no event yet" : "";
+    },
   },
 ];
 
@@ -90,7 +99,7 @@ const textOf = (format: (value: number) => string, value: number | null): string
   value === null ? unknown : format(value);
 
 /** All plots, side by side. */
-export function createPlots(): Part<Series> {
+export function createPlots(): Part<PlotsState> {
   const node = element("div", { class: "plots" });
   const plots = kinds.map(createPlot);
   node.append(...plots.map((plot) => plot.node));
@@ -102,7 +111,7 @@ export function createPlots(): Part<Series> {
   };
 }
 
-function createPlot(kind: PlotKind): Part<Series> {
+function createPlot(kind: PlotKind): Part<PlotsState> {
   const canvas = element("div", { class: "plot", role: "img", "aria-label": `${kind.title}: no data yet` });
   const figures = element("p", { class: "figures" });
   const { node, aside } = panel(kind.title, "chart", figures, canvas);
@@ -115,13 +124,19 @@ function createPlot(kind: PlotKind): Part<Series> {
   const also = element("span", { class: "now soft" });
   if (kind.also) figures.append(also);
   let shown: uPlot | undefined;
-  let latest: Series | undefined;
-  const draw = (series: Series): void => {
+  let latest: PlotsState | undefined;
+  const draw = (series: PlotsState): void => {
     latest = series;
     const lines = kind.lines.map(({ values: of }) => of(series));
     const data = [series.timesS, ...lines] as unknown as uPlot.AlignedData;
     if (shown) shown.setData(data);
-    else if (canvas.clientWidth > 0) shown = new uPlot(optionsOf(kind, canvas), data, canvas);
+    else if (canvas.clientWidth > 0) {
+      shown = new uPlot(
+        optionsOf(kind, canvas, () => shownS(latest!)),
+        data,
+        canvas,
+      );
+    }
     const latestValues = lines.map(latestOf);
     const texts = latestValues.map(({ value }) => textOf(kind.format, value));
     // A figure that is not the present one says so: in an outage nothing looks as if it still worked.
@@ -134,7 +149,7 @@ function createPlot(kind: PlotKind): Part<Series> {
     setAttribute(
       canvas,
       "aria-label",
-      `${kind.title} over the last fifteen minutes; ${ageMs > 0 ? formatAge(ageMs) : "now"} ${spoken}`,
+      `${kind.title} over the last ${spanText(series)}; ${ageMs > 0 ? formatAge(ageMs) : "now"} ${spoken}`,
     );
   };
   new ResizeObserver(() => {
@@ -149,10 +164,31 @@ function createPlot(kind: PlotKind): Part<Series> {
   return { node, update: draw };
 }
 
+/** Shortest time that plots show. */
+const leastShownS = 60;
+
+/** From the first point on: what is not there yet takes no room. */
+function shownS({ timesS, requestsPerS }: Series): [number, number] {
+  const lastS = timesS.at(-1)!;
+  const first = requestsPerS.findIndex((value) => value !== null);
+  return [first < 0 ? timesS[0]! : Math.min(timesS[first]!, lastS - leastShownS), lastS];
+}
+
+function spanText(series: Series): string {
+  const [firstS, lastS] = shownS(series);
+  const minutes = Math.round((lastS - firstS) / 60);
+  return minutes === 1 ? "minute" : `${minutes} minutes`;
+}
+
 /** A narrower plot has no room for axes: the figure above it is its scale. */
 const leastAxesPx = 180;
 
-function optionsOf({ format, top, isShare = false, lines }: PlotKind, canvas: HTMLElement): uPlot.Options {
+function optionsOf(
+  { format, top, isShare = false, lines }: PlotKind,
+  canvas: HTMLElement,
+  /** Seconds since the Unix epoch, at the left and at the right. */
+  rangeS: () => [number, number],
+): uPlot.Options {
   /** As the theme in use has it: a canvas does not know variables. */
   const colour = (value: string): string => {
     canvas.style.color = value;
@@ -167,20 +203,27 @@ function optionsOf({ format, top, isShare = false, lines }: PlotKind, canvas: HT
     ticks: { show: false },
     font: "11px system-ui, sans-serif",
   };
-  const seconds = new Intl.DateTimeFormat("en-GB", { timeStyle: "short" });
+  const minutes = new Intl.DateTimeFormat("en-GB", { timeStyle: "short" });
+  const seconds = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
   return {
     width: canvas.clientWidth,
     height: canvas.clientHeight,
     legend: { show: false },
     cursor: { show: false },
     padding: [8, 20, 0, 0],
-    scales: { x: { time: true }, y: { range: (_, __, max) => [0, isShare ? 1 : Math.max(top, (max ?? 0) * 1.15)] } },
+    scales: {
+      x: { time: true, range: () => rangeS() },
+      y: { range: (_, __, max) => [0, isShare ? 1 : Math.max(top, (max ?? 0) * 1.15)] },
+    },
     axes: [
       {
         ...axis,
         show: isWide,
         size: 24,
-        values: (_, splits) => splits.map((at) => seconds.format(at * 1_000)),
+        values: (_, splits) => {
+          const style = splits.some((at) => at % 60 !== 0) ? seconds : minutes;
+          return splits.map((at) => style.format(at * 1_000));
+        },
         space: 80,
       },
       { ...axis, show: isWide, size: 48, values: (_, splits) => splits.map((value) => format(value)), space: 34 },

@@ -207,8 +207,9 @@ function createRefusedRow({ address, isByUs, reason, detail }: RefusedLink): Par
   const line = element("div", { class: "line" }, light, name, state);
   return {
     node: element("li", { title: detail }, line, figures),
-    update({ count, lastMs }) {
-      setText(figures, `${refusalText(reason)} · ${formatCount(count)} times, last at ${formatTime(lastMs)}`);
+    update({ claimed, count, lastMs }) {
+      const who = claimed === null ? "" : `says it is ${claimed} · `;
+      setText(figures, `${who}${refusalText(reason)} · ${formatCount(count)} times, last at ${formatTime(lastMs)}`);
     },
   };
 }

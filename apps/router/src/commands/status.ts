@@ -159,8 +159,8 @@ export function describeMesh(mesh: MeshStatus): string {
       (one) => `lost      ${one.router}${one.address ? ` at ${one.address}` : ""}, since ${timeText(one.sinceMs)}`,
     ),
     ...refused.map(
-      ({ address: at, by, reason, detail, count: times, lastMs }) =>
-        `refused   ${by === "self" ? at : `by ${at}`}: ${reason} (${detail}), ${count(times, "time")}, last at ${timeText(lastMs)}`,
+      ({ address: at, by, claimed, reason, detail, count: times, lastMs }) =>
+        `refused   ${by === "self" ? at : `by ${at}`}${claimed ? `, says it is ${claimed}` : ""}: ${reason} (${detail}), ${count(times, "time")}, last at ${timeText(lastMs)}`,
     ),
     ...mesh.droppedEstimates.map((one) => `estimates too many of kind ${one.kind}: ${one.count} dropped`),
     ...mesh.droppedEntries.map((one) => `registry  too many of kind ${one.kind}: ${one.count} dropped`),

@@ -298,6 +298,11 @@ export class Session implements ConnectionObserver {
     return this.#deps.handshake.nonce;
   }
 
+  /** Who the other end says it is; undefined before that. Nothing is proved of it. */
+  get claimed(): PeerIdentity | undefined {
+    return this.#handshake.peer;
+  }
+
   begin(): void {
     this.#handshake.begin();
   }

@@ -13,7 +13,7 @@ import {
   type Startable,
   type Transport,
 } from "@espalier/core";
-import { closed, type Described, Type } from "@espalier/core/schema";
+import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import { type LinkEnd, maxSecrets, type Rejection, type VersionRange } from "../wire/link-frames.ts";
 import { createNonce } from "../wire/secure-nonce.ts";
 import { Dialer, type DialTarget } from "./dialer.ts";
@@ -304,7 +304,9 @@ export class Links implements Startable {
     }
     const { by, isProved, rejection } = failure;
     const address = target?.address ?? connection.remote;
-    this.#rejects.add({ address, hasDialedUs: target === undefined, by }, rejection);
+    const { origin, address: claimedAddress } = session.claimed ?? {};
+    const claimed = origin ? [origin.router, claimedAddress].filter(Boolean).join(" at ") : null;
+    this.#rejects.add({ address, hasDialedUs: target === undefined, by, claimed }, rejection);
     if (by === "peer" && isProved && rejection.reason === "epoch-behind") this.#renewEpoch(rejection.knownEpoch);
     const { reason, detail } = rejection;
     if (target) this.#dialFailed(target, { kind: "rejected", reason, detail });
@@ -358,12 +360,16 @@ export interface RejectedPeer {
   readonly address: string;
   readonly hasDialedUs: boolean;
   readonly by: "self" | "peer";
+  readonly claimed: string | null;
 }
 
 /** A handshake that one of both ends refuses, perhaps again and again. */
 export const refusedPeer = closed({
   address: Type.String({ description: "Address that this router dialed, or host that dialed this router." }),
   by: Type.Enum(["self", "peer"]),
+  claimed: nullable(Type.String(), {
+    description: "Router id and mesh address that it claims, without proof; null if it claimed none.",
+  }),
   reason: Type.Unsafe<Rejection["reason"]>(Type.String()),
   detail: Type.String(),
   count: Type.Integer(),
@@ -395,7 +401,7 @@ class RejectLog {
     this.#meters = deps.meters;
   }
 
-  add({ address: given, hasDialedUs, by }: RejectedPeer, { reason, detail }: Rejection): void {
+  add({ address: given, hasDialedUs, by, claimed }: RejectedPeer, { reason, detail }: Rejection): void {
     this.#meters.rejected(reason);
     const address = hasDialedUs ? hostPart(given) : given;
     const key = `${address} ${reason} ${by}`;
@@ -408,10 +414,10 @@ class RejectLog {
       this.#known.delete(oldest!);
     }
     const seen = { seenAtMs, loggedAtMs: isQuiet ? loggedAtMs : seenAtMs };
-    this.#known.set(key, { address, by, reason, detail, count: count + 1, firstMs, lastMs, ...seen });
+    this.#known.set(key, { address, by, claimed, reason, detail, count: count + 1, firstMs, lastMs, ...seen });
     if (isQuiet) return;
     const message = by === "self" ? "router refused" : "refused by another router";
-    this.#logger.warn(message, { address, reason, detail, code: "mesh_rejected" });
+    this.#logger.warn(message, { address, claimed: claimed ?? undefined, reason, detail, code: "mesh_rejected" });
   }
 
   /** A router is linked now. Another one of its host that is still refused dials again within moments. */

@@ -41,8 +41,8 @@ describe("routers that know several secrets", () => {
     rig.time.advance(30_000);
     const [dialer] = a.links.refused();
     const [acceptor] = b.links.refused();
-    expect(dialer).toMatchObject({ address: "b:1", by: "peer", reason: "secret" });
-    expect(acceptor).toMatchObject({ address: "a", by: "self", reason: "secret" });
+    expect(dialer).toMatchObject({ address: "b:1", by: "peer", claimed: "b at b:1", reason: "secret" });
+    expect(acceptor).toMatchObject({ address: "a", by: "self", claimed: "a at a:1", reason: "secret" });
     expect(dialer?.count).toBeGreaterThan(10);
     expect(dialer!.lastMs - dialer!.firstMs).toBeGreaterThan(20_000);
     b.links.setSecrets(["one"]);

@@ -136,6 +136,7 @@ export function createDashboardParts(options: DashboardPartsOptions): DashboardP
     queues: () => context.admission.counts(),
     totals: () => context.metrics.totals,
     inFlight: () => context.inFlight.count,
+    feedCount: () => context.prefix.feeds?.count ?? 0,
     release: context.release,
     adminOf: (router) => (router === origin.router ? ownAdmin : peers.originOf(router)),
   });

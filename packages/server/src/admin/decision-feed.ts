@@ -3,7 +3,7 @@ import { type Cancel, EspalierError, hashOf, type Scheduler } from "@espalier/co
 import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import type { Target } from "@espalier/engines";
 import type { RequestFeatures } from "@espalier/policies";
-import type { RequestLifecycle, Selection } from "@espalier/routing";
+import type { Excluded, RequestLifecycle, Selection } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
 import { answer, error } from "../lifecycle/answer-schemas.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
@@ -42,6 +42,9 @@ const decision = closed({
   requestId: Type.String({ description: "Request id for GET /admin/requests/{id}." }),
   /** An opaque name of the session, the same in every router; null without one. */
   session: nullable(Type.String()),
+  excluded: Type.Array(closed({ reason: Type.String(), count: Type.Integer() }), {
+    description: "How many engines could not be chosen, by reason.",
+  }),
 });
 
 type Decision = Described<typeof decision>;
@@ -49,11 +52,24 @@ type Decision = Described<typeof decision>;
 /** What a decision was about. */
 interface DecidedFor extends Pick<RequestFeatures, "sessionKey" | "sessionScope"> {
   readonly requestId: string;
+  readonly excluded?: readonly Excluded[] | undefined;
 }
+
+/** How a request ended whose decisions were sent. */
+const decisionEnd = closed({
+  requestId: Type.String(),
+  outcome: Type.Enum(["answered", "refused", "failed", "cut", "cancelled"]),
+  status: Type.Integer(),
+  durationMs: Type.Integer({ description: "Milliseconds from acceptance to the end." }),
+  attempts: Type.Integer({ description: "Attempts of the request; the last one ended it." }),
+});
+
+type DecisionEnd = Described<typeof decisionEnd>;
 
 export const decisionBatch = closed(
   {
     decisions: Type.Array(decision),
+    ends: Type.Array(decisionEnd, { description: "Ends of requests, after their decisions." }),
     skipped: Type.Integer({ description: "Decisions omitted beyond the rate limit." }),
   },
   { title: "DecisionBatch" },
@@ -68,6 +84,8 @@ export interface DecisionFeed {
   sessionName(model: string, session: Pick<RequestFeatures, "sessionKey" | "sessionScope">): string | null;
   /** Call it only while `isWatched`. */
   note(decision: DescribedDecision, about: DecidedFor): void;
+  /** A request is over. Call it only while `isWatched`. */
+  ended(end: DecisionEnd): void;
   /**
    * Delivers the latest decisions at once, then new ones in batches.
    *
@@ -80,6 +98,8 @@ export interface DecisionFeed {
 export const maxDecisionWatchers = 64;
 /** How many of the latest decisions a new watcher gets. */
 export const keptDecisions = 256;
+/** Requests whose end is awaited; of others nothing is said. */
+export const maxAwaitedEnds = 1_024;
 /** Most decisions in a batch; further ones are only counted. */
 export const maxBatchDecisions = 64;
 export const batchMs = 100;
@@ -93,17 +113,23 @@ interface DecisionFeedOptions {
 export function createDecisionFeed({ scheduler, seed }: DecisionFeedOptions): DecisionFeed {
   const listeners = new Set<(batch: DecisionBatch) => void>();
   let kept: Decision[] = [];
+  let keptEnds: DecisionEnd[] = [];
   let batch: Decision[] = [];
+  let ends: DecisionEnd[] = [];
+  /** Ids of requests that were told of and have not ended. */
+  const awaited = new Set<string>();
   let skipped = 0;
   let number = 0;
   let cancelFlush: Cancel = () => {};
   let isWatched = false;
 
   const flush = (): void => {
-    if (batch.length === 0 && skipped === 0) return;
-    const flushed: DecisionBatch = { decisions: batch, skipped };
+    if (batch.length === 0 && ends.length === 0 && skipped === 0) return;
+    const flushed: DecisionBatch = { decisions: batch, ends, skipped };
     kept = [...kept, ...batch].slice(-keptDecisions);
+    keptEnds = [...keptEnds, ...ends].slice(-keptDecisions);
     batch = [];
+    ends = [];
     skipped = 0;
     for (const listener of [...listeners]) listener(flushed);
   };
@@ -111,7 +137,10 @@ export function createDecisionFeed({ scheduler, seed }: DecisionFeedOptions): De
     cancelFlush();
     isWatched = false;
     kept = [];
+    keptEnds = [];
     batch = [];
+    ends = [];
+    awaited.clear();
     skipped = 0;
   };
 
@@ -122,7 +151,7 @@ export function createDecisionFeed({ scheduler, seed }: DecisionFeedOptions): De
     get isWatched() {
       return isWatched;
     },
-    note(decision, { requestId, sessionKey, sessionScope }) {
+    note(decision, { requestId, sessionKey, sessionScope, excluded = [] }) {
       number += 1;
       if (batch.length >= maxBatchDecisions) {
         skipped += 1;
@@ -133,19 +162,34 @@ export function createDecisionFeed({ scheduler, seed }: DecisionFeedOptions): De
         ...decision,
         requestId,
         session: sessionName(decision.model, { sessionKey, sessionScope }),
+        excluded: countReasons(excluded),
       });
+      awaited.add(requestId);
+      const [oldest] = awaited;
+      if (awaited.size > maxAwaitedEnds) awaited.delete(oldest!);
+    },
+    ended(end) {
+      if (awaited.delete(end.requestId)) ends.push(end);
     },
     watch(listener) {
       if (listeners.size >= maxDecisionWatchers) return undefined;
       if (!isWatched) cancelFlush = scheduler.every(batchMs, flush);
       isWatched = true;
-      listener({ decisions: kept, skipped: 0 });
+      listener({ decisions: kept, ends: keptEnds, skipped: 0 });
       listeners.add(listener);
       return () => {
         if (listeners.delete(listener) && listeners.size === 0) end();
       };
     },
   };
+}
+
+/** The most frequent reason first. */
+function countReasons(excluded: readonly Excluded[]): Decision["excluded"] {
+  const byReason = Map.groupBy(excluded, ({ reason }) => reason);
+  return [...byReason]
+    .map(([reason, those]) => ({ reason, count: those.length }))
+    .sort((one, other) => other.count - one.count);
 }
 
 /** Eight hexadecimal digits, enough to follow a session on a screen. */
@@ -197,7 +241,7 @@ export function announceDecision(
   plan.step?.sent(selection.target.engine.id);
   const decision = describeDecision(context, plan, lifecycle);
   decisionLog.name(selection.logged, requestId, decision);
-  if (decisions.isWatched) decisions.note(decision, { ...features, requestId });
+  if (decisions.isWatched) decisions.note(decision, { ...features, requestId, excluded: selection.excluded });
   if (prompt && prefixUse.isWatched && lifecycle.attempts === 0) {
     const session = decisions.sessionName(pool.model, features);
     prefixUse.note(prompt, { model: pool.model, class: decision.class, session });
@@ -259,7 +303,7 @@ function createReader(response: ServerResponse) {
       skipped += batch.decisions.length + batch.skipped;
       return;
     }
-    const sent: DecisionBatch = { decisions: batch.decisions, skipped: batch.skipped + skipped };
+    const sent: DecisionBatch = { ...batch, skipped: batch.skipped + skipped };
     skipped = 0;
     response.write(`event: decisions\ndata: ${JSON.stringify(sent)}\n\n`);
   };
@@ -270,7 +314,7 @@ function createReader(response: ServerResponse) {
     },
     begin(): void {
       hasBegun = true;
-      tell(first ?? { decisions: [], skipped: 0 });
+      tell(first ?? { decisions: [], ends: [], skipped: 0 });
     },
   };
 }

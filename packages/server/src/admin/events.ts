@@ -15,6 +15,8 @@ const kinds = [
   "engine_restarted",
   "engine_asleep",
   "engine_awake",
+  "engine_paused",
+  "engine_resumed",
   "circuit_open",
   "circuit_closed",
   "feed_taken_over",
@@ -103,6 +105,7 @@ export function createEventLog(options: EventLogOptions): EventLog {
     if (change === "restarted") note("engine_restarted", id);
     if (change === "draining") note(draining ? "engine_draining" : "engine_undrained", id);
     if (change === "asleep") noteSleep(engine);
+    if (change === "paused") note(engine.isPaused ? "engine_paused" : "engine_resumed", id);
     if (change !== "breaker") return;
     if (breaker.state === "open") turn("circuit_open", "circuit_closed", id, true, breaker.reason);
     if (breaker.state === "closed") turn("circuit_closed", "circuit_open", id, false);

@@ -20,6 +20,8 @@ interface OverviewOptions {
   readonly queues: () => readonly ClassCounts[];
   readonly totals: () => Readonly<RequestTotals>;
   readonly inFlight: () => number;
+  /** KV event feeds that are configured or discovered; 0 where events are off. */
+  readonly feedCount: () => number;
   /** This router's version, and a digest of its shared settings. */
   readonly release: () => OwnRelease;
   /** Origin of a router's admin listener, including this one's; undefined while unknown. */
@@ -125,7 +127,7 @@ function describeOne({ shared, index }: OverviewOptions, engine: EngineRecord) {
   const { breaker } = engine;
   const failing = { breaker: breaker.state, breakerReason: breaker.reason.slice(0, maxReasonLength) };
   const place = { region: engine.region ?? null, networkMs: rounded(engine.networkMs, 1) };
-  return { id, state, reason, sinceMs, draining, ...failing, role, models, ...place, read };
+  return { id, state, reason, sinceMs, draining, paused: engine.isPaused, ...failing, role, models, ...place, read };
 }
 
 /**
@@ -201,13 +203,14 @@ function queuesOf({ queues }: OverviewOptions) {
   return queues().map(({ waitedMs, ...counts }) => ({ ...counts, waitedMs: Math.round(waitedMs) }));
 }
 
-function trafficOf({ totals, inFlight, index }: OverviewOptions) {
+function trafficOf({ totals, inFlight, feedCount, index }: OverviewOptions) {
   const { firstByteS, tpotS, ...counts } = totals();
   return {
     ...counts,
     firstByteMs: Math.round(firstByteS * 1_000),
     tpotMs: Math.round(tpotS * 1_000),
     inFlight: inFlight(),
+    feeds: feedCount(),
     facts: index.factCount,
     placed: index.placements.placedBlocks,
     indexBytes: index.byteLength,

@@ -168,6 +168,11 @@ export class EngineFeeds implements Startable {
     return worstMs;
   }
 
+  /** Of engines and of KV pools. */
+  get count(): number {
+    return [...this.#entries.values()].reduce((sum, { feeds }) => sum + feeds.length, this.#pools.length);
+  }
+
   /** Every target with a feed, for operators. */
   describe(): readonly TargetFeedDescription[] {
     const ofEngines = [...this.#entries.values()].flatMap(({ engine, feeds }) =>

@@ -10,11 +10,11 @@ import {
 } from "./request-outcome.ts";
 import { endTrace } from "./request-trace.ts";
 
-type Watchers = Pick<RouterContext, "clock" | "hooks" | "metrics" | "logger" | "recorder" | "tracer">;
+type Watchers = Pick<RouterContext, "clock" | "decisions" | "hooks" | "metrics" | "logger" | "recorder" | "tracer">;
 
 /** Reports the end of a planned request to metrics, log and trace. */
 export function reportEnd(context: Watchers, plan: PlannedRequest, end: RequestEnd): void {
-  const { clock, metrics, recorder } = context;
+  const { clock, decisions, metrics, recorder } = context;
   const { endpointId, pool, acceptedMs } = plan;
   const { error, usage, dispatchedMs, firstByteMs, outputTokens } = end;
   const endMs = clock.nowMs();
@@ -35,6 +35,10 @@ export function reportEnd(context: Watchers, plan: PlannedRequest, end: RequestE
   plan.step?.ended({ isAnswered: outcome === "answered" && status < 400, ...answer, outputTokens });
   metrics.finished(endpointId, answer, firstByteMs - acceptedMs, goodputOf(plan, end, { outcome, endMs }));
   context.hooks?.answered?.(answer);
+  if (decisions.isWatched) {
+    const { requestId, attempts } = answer;
+    decisions.ended({ requestId, outcome, status, attempts, durationMs: Math.round(answer.durationMs) });
+  }
   if (!Number.isNaN(dispatchedMs)) metrics.overhead((dispatchedMs - acceptedMs) / 1_000);
   log(context, plan, end, outcome);
   if (recorder.isOn) recorder.ended({ plan, promptTokens: usage?.promptTokens, outputTokens });

@@ -6,6 +6,7 @@ import {
   type DecisionBatch,
   type DescribedDecision,
   keptDecisions,
+  maxAwaitedEnds,
   maxBatchDecisions,
   maxDecisionWatchers,
 } from "../../src/admin/decision-feed.ts";
@@ -26,9 +27,9 @@ function startFeed(seed = "fleet") {
     const cancel = feed.watch((batch) => batches.push(batch));
     return { batches, cancel: cancel ?? (() => {}), isRefused: cancel === undefined };
   };
-  const note = (count: number): void => {
+  const note = (count: number, first = 0): void => {
     for (let at = 0; at < count; at++)
-      feed.note({ ...decision, promptTokens: at }, { requestId: `r-${at}`, sessionKey: "s-1" });
+      feed.note({ ...decision, promptTokens: at }, { requestId: `r-${first + at}`, sessionKey: "s-1" });
   };
   return { feed, watch, note, advance };
 }
@@ -45,7 +46,7 @@ test("while nobody watches it says so, and keeps nothing", () => {
   advance(batchMs);
   first.cancel();
   expect(feed.isWatched).toBe(false);
-  expect(watch().batches).toEqual([{ decisions: [], skipped: 0 }]);
+  expect(watch().batches).toEqual([{ decisions: [], ends: [], skipped: 0 }]);
 });
 
 test("all who watch are told in batches; who comes later begins with the latest", () => {
@@ -67,6 +68,38 @@ test("all who watch are told in batches; who comes later begins with the latest"
   note(1);
   advance(batchMs);
   expect([numbersOf(first.batches).length, numbersOf(second.batches).length]).toEqual([3, 4]);
+});
+
+test("a request's end follows its decision; of those that were not told of, nothing is", () => {
+  const { feed, watch, note, advance } = startFeed();
+  const end = (requestId: string) => ({ requestId, outcome: "cut", status: 200, durationMs: 70, attempts: 1 }) as const;
+  const { batches } = watch();
+  note(maxAwaitedEnds + 1);
+  for (const id of ["r-0", "r-1", "r-40", "r-1", "other"]) feed.ended(end(id));
+  advance(batchMs);
+  // Of a batch, 64 decisions were told of, so that none is forgotten.
+  expect(batches.flatMap(({ ends }) => ends)).toEqual([end("r-0"), end("r-1"), end("r-40")]);
+  expect(watch().batches[0]?.ends).toEqual([end("r-0"), end("r-1"), end("r-40")]);
+  // Some more batches without an end: the one that has waited longest is forgotten, and others are not.
+  for (let at = 0; at * maxBatchDecisions < maxAwaitedEnds; at++) {
+    note(maxBatchDecisions, at * maxBatchDecisions + 1_000);
+    advance(batchMs);
+  }
+  for (const id of ["r-2", "r-1000"]) feed.ended(end(id));
+  advance(batchMs);
+  expect(batches.at(-1)?.ends).toEqual([end("r-1000")]);
+});
+
+test("a decision says how many engines could not be chosen, the most frequent reason first", () => {
+  const { feed, watch, advance } = startFeed();
+  const { batches } = watch();
+  const excluded = ["down", "saturated", "saturated"].map((reason, at) => ({ key: `e-${at}`, reason }));
+  feed.note(decision, { requestId: "r", sessionKey: undefined, excluded });
+  advance(batchMs);
+  expect(batches.at(-1)?.decisions[0]?.excluded).toEqual([
+    { reason: "saturated", count: 2 },
+    { reason: "down", count: 1 },
+  ]);
 });
 
 test("nothing is told while nothing is decided", () => {

@@ -14,7 +14,18 @@ const self: Partial<MeshDescription> = {
   ...{ router: "r1" as never, epoch: 5, address: "a:1" },
   feeds: { owned: 2, backup: 1, unowned: 0 },
   lost: [{ router: "r7", address: "c:3", sinceMs: 1 }],
-  refused: [{ address: "d:4", by: "self", reason: "bad-secret" as never, detail: "", count: 1, firstMs: 1, lastMs: 1 }],
+  refused: [
+    {
+      address: "d:4",
+      by: "self",
+      claimed: null,
+      reason: "bad-secret" as never,
+      detail: "",
+      count: 1,
+      firstMs: 1,
+      lastMs: 1,
+    },
+  ],
 };
 
 const member = { router: "r2", state: "alive", isLinked: true, isDraining: false, address: "b:2", lagMs: 3 };
@@ -45,6 +56,7 @@ async function startOverview({ isShared = true, isFollowed = true } = {}) {
     queues: () => [{ name: "batch", queued, waited: 0, waitedMs: 0, shed: 0 }],
     totals: () => totals,
     inFlight: () => 0,
+    feedCount: () => 3,
     status: () => ({ ready: false, reasons: ["no engines known"], draining: false, reload: null }),
     release: () => ({ version: "9.9.9", settings: "0" }),
     adminOf: (router) => `http://${router}.example:9090`,

@@ -112,11 +112,11 @@ const targets: readonly FuzzTarget[] = [
     seeds: [
       writeUsageFrame({
         ...{ origin, counter: 7, relayedAgeMs: undefined },
-        reports: [{ key: 0x1234, counter: 7, tokens: 123_456, lift: 0, isWaiting: true }],
+        reports: [{ key: 0x1234, counter: 7, tokens: 123_456, lift: 0, firstAgeMs: -4_000 }],
       }),
       writeUsageFrame({
         ...{ origin, counter: 8, relayedAgeMs: 40 },
-        reports: [{ key: 2 ** 52, counter: 7, tokens: 1, lift: 9, isWaiting: false }],
+        reports: [{ key: 2 ** 52, counter: 7, tokens: 1, lift: 9, firstAgeMs: undefined }],
       }),
     ],
     refuses: isInvalidFrame,

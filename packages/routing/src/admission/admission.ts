@@ -436,13 +436,13 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
     }
   }
 
-  #shouldBackOff(
-    { serviceClass, request, uncachedTokens }: WaitingRequest<Target>,
-    targets: readonly Target[],
-    nowMs: number,
-  ) {
-    const virtualTokens = serviceClass.queue.served.virtualTokens(request.tenant, nowMs);
-    return this.#backoff.shouldBackOff({ className: serviceClass.name, virtualTokens, uncachedTokens, targets }, nowMs);
+  #shouldBackOff(waiting: WaitingRequest<Target>, targets: readonly Target[], nowMs: number) {
+    const { serviceClass, request, uncachedTokens } = waiting;
+    const { name: className, queue } = serviceClass;
+    const { tenant } = request;
+    const virtualTokens = queue.served.virtualTokens(tenant, nowMs);
+    const keyMs = queue.keyOf(waiting);
+    return this.#backoff.shouldBackOff({ className, tenant, keyMs, virtualTokens, uncachedTokens, targets }, nowMs);
   }
 
   #dispatch(waiting: WaitingRequest<Target>, targets: readonly Target[], nowMs: number): void {

@@ -68,8 +68,8 @@ export class ClassQueue<Waiting extends Entry> {
     else {
       this.served.arrived(tenant, this.#byTenant.keys(), nowMs);
       this.#byTenant.set(tenant, [entry]);
-      this.#fleet.waits(this.settings.name, tenant, true);
     }
+    if (!entries || entries[0] === entry) this.#fleet.waits(this.settings.name, tenant, this.keyOf(entry));
     this.count += 1;
     this.uncachedTokens += entry.uncachedTokens;
     this.leaveByMs = Math.min(this.leaveByMs, entry.leaveByMs);
@@ -81,16 +81,20 @@ export class ClassQueue<Waiting extends Entry> {
     const at = entries ? entries.indexOf(entry) : -1;
     if (!entries || at < 0) return;
     entries.splice(at, 1);
-    if (entries.length === 0) {
-      this.#byTenant.delete(tenant);
-      this.#fleet.waits(this.settings.name, tenant, false);
-    }
+    const [first] = entries;
+    if (!first) this.#byTenant.delete(tenant);
+    if (at === 0) this.#fleet.waits(this.settings.name, tenant, first && this.keyOf(first));
     this.count -= 1;
     this.uncachedTokens -= entry.uncachedTokens;
     if (this.count === 0) {
       this.uncachedTokens = 0;
       this.leaveByMs = Number.POSITIVE_INFINITY;
     }
+  }
+
+  /** Where an entry stands in the order of its tenant's requests, over all routers: the least goes first. */
+  keyOf(entry: Waiting): number {
+    return orderKey(this.settings, entry);
   }
 
   /** The next request to try: that of the least served tenant among those with entries that `scan` has not seen. */

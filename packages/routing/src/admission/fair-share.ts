@@ -17,8 +17,12 @@ export interface FleetUsage {
   served(className: string, tenant: string, tokens: number): void;
   /** This router's lift of a tenant is this many tokens now. */
   lifted(className: string, tenant: string, tokens: number): void;
-  /** A tenant starts or stops waiting at this router. */
-  waits(className: string, tenant: string, isWaiting: boolean): void;
+  /**
+   * The first request of a tenant that waits at this router is another one.
+   *
+   * @param firstMs its sort key, a time of this router's clock; undefined when none waits any more
+   */
+  waits(className: string, tenant: string, firstMs: number | undefined): void;
   /** Undefined when nothing is known. */
   elsewhere(className: string, tenant: string): TenantElsewhere | undefined;
   /**
@@ -26,6 +30,11 @@ export interface FleetUsage {
    * does.
    */
   neediest(className: string): number;
+  /**
+   * The least sort key of a tenant's requests that wait at other routers, a time of this router's clock; Infinity when
+   * none does.
+   */
+  firstMs(className: string, tenant: string): number;
 }
 
 export const noFleetUsage: FleetUsage = {
@@ -34,6 +43,7 @@ export const noFleetUsage: FleetUsage = {
   waits() {},
   elsewhere: () => undefined,
   neediest: () => Number.POSITIVE_INFINITY,
+  firstMs: () => Number.POSITIVE_INFINITY,
 };
 
 /** What this router has served to one tenant. */
@@ -140,9 +150,15 @@ const toleratedShare = 0.01;
 /** Longest backoff: three rescans of another router, and the delay of its report. */
 export const maxBackoffMs = 80;
 
+/** Tolerated difference between sort keys: routers hear of each other's first requests a quarter of a second late. */
+export const toleratedMs = 1_000;
+
 /** A request that could be dispatched now. */
 interface BackoffCandidate<Target extends AdmissionTarget> {
   readonly className: string;
+  readonly tenant: string;
+  /** Its sort key among the tenant's requests. */
+  readonly keyMs: number;
   /** Of its tenant, as `ServedTokens` has it. */
   readonly virtualTokens: number;
   readonly uncachedTokens: number;
@@ -151,7 +167,8 @@ interface BackoffCandidate<Target extends AdmissionTarget> {
 }
 
 /**
- * Fair-share backoff: leaves engine capacity to other routers where a less served tenant waits. Without it a router
+ * Fair-share backoff: leaves engine capacity to other routers where a less served tenant waits, or where a request of the
+ * same tenant comes first in the class's order. Without it a router
  * would keep its share forever, because it is the first to know when one of its own first tokens frees capacity.
  *
  * Any router that sees an idle engine uses it.
@@ -161,6 +178,8 @@ export class FairShareBackoff<Target extends AdmissionTarget> {
   readonly #others: PeerLoad;
   /** Since when it has been backing off; undefined when it is not. */
   #sinceMs: number | undefined;
+  /** The first request elsewhere for which this router has backed off in vain. */
+  #passedMs: number | undefined;
 
   constructor(fleet: FleetUsage, others: PeerLoad) {
     this.#fleet = fleet;
@@ -169,17 +188,21 @@ export class FairShareBackoff<Target extends AdmissionTarget> {
 
   /** @returns whether the request has to wait for tenants at other routers */
   shouldBackOff(
-    { className, virtualTokens, uncachedTokens, targets }: BackoffCandidate<Target>,
+    { className, tenant, keyMs, virtualTokens, uncachedTokens, targets }: BackoffCandidate<Target>,
     nowMs: number,
   ): boolean {
     const missing = virtualTokens - this.#fleet.neediest(className);
-    if (missing <= uncachedTokens + toleratedShare * virtualTokens || targets.some((target) => this.#isIdle(target))) {
+    const firstMs = this.#fleet.firstMs(className, tenant);
+    const isLess = missing > uncachedTokens + toleratedShare * virtualTokens;
+    const isLater = keyMs - firstMs > toleratedMs && firstMs !== this.#passedMs;
+    if (!(isLess || isLater) || targets.some((target) => this.#isIdle(target))) {
       this.reset();
       return false;
     }
     this.#sinceMs ??= nowMs;
     if (nowMs - this.#sinceMs <= maxBackoffMs) return true;
     this.reset();
+    this.#passedMs = firstMs;
     return false;
   }
 

@@ -15,5 +15,12 @@ export { type AdmissionMeters, createAdmissionMeters } from "./admission-meters.
 export type { AdmissionExclusion, AdmissionRequest, AdmissionTicket } from "./admission-request.ts";
 export { type AdmissionTarget, noPeerLoad, type PeerLoad } from "./admission-request.ts";
 export { classSpanMs, type EngineOrder, type EnginePlace, engineOrders, enginePlace } from "./engine-order.ts";
-export { type FleetUsage, maxBackoffMs, maxServedOwners, noFleetUsage, type TenantElsewhere } from "./fair-share.ts";
+export {
+  type FleetUsage,
+  maxBackoffMs,
+  maxServedOwners,
+  noFleetUsage,
+  type TenantElsewhere,
+  toleratedMs,
+} from "./fair-share.ts";
 export { type AdmissionSettings, type ClassSettings, defaultAdmissionSettings, maxClasses } from "./settings.ts";

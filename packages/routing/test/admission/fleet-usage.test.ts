@@ -5,6 +5,7 @@ import {
   noFleetUsage,
   rescanMs,
   type TenantElsewhere,
+  toleratedMs,
 } from "../../src/admission/index.ts";
 import { createRig, full, testClass } from "./rig.ts";
 
@@ -12,15 +13,16 @@ const classes = [testClass("default", { maxPendingTokens: 10_000 })];
 
 /** What other routers tell, as a test says it, and what they are told. */
 function fleetOf(tenants: Record<string, Partial<TenantElsewhere>> = {}) {
-  const reported: (readonly [what: string, tenant: string, value: number | boolean])[] = [];
-  const state = { neediest: Number.POSITIVE_INFINITY };
+  const reported: (readonly [what: string, tenant: string, value: number | undefined])[] = [];
+  const state = { neediest: Number.POSITIVE_INFINITY, firstMs: Number.POSITIVE_INFINITY };
   const fleet: FleetUsage = {
     ...noFleetUsage,
     served: (_, tenant, tokens) => reported.push(["served", tenant, tokens]),
     lifted: (_, tenant, tokens) => reported.push(["lifted", tenant, Math.round(tokens)]),
-    waits: (_, tenant, isWaiting) => reported.push(["waits", tenant, isWaiting]),
+    waits: (_, tenant, firstMs) => reported.push(["waits", tenant, firstMs]),
     elsewhere: (_, tenant) => tenants[tenant] && { tokens: 0, lift: 0, waits: false, ...tenants[tenant] },
     neediest: () => state.neediest,
+    firstMs: () => state.firstMs,
   };
   return { fleet, reported, state };
 }
@@ -39,16 +41,16 @@ describe("others are told", () => {
     rig.fill();
     rig.send("first", { tenant: "a" });
     rig.send("second", { tenant: "a" }).ticket?.leave();
-    expect(reported).toEqual([["waits", "a", true]]);
+    expect(reported).toEqual([["waits", "a", 0]]);
     rig.done(0);
     expect(reported.slice(1)).toEqual([
-      ["waits", "a", false],
+      ["waits", "a", undefined],
       ["served", "a", 1_000],
     ]);
     reported.length = 0;
     rig.fill();
     rig.send("again", { tenant: "a" });
-    expect(reported).toEqual([["waits", "a", true]]);
+    expect(reported).toEqual([["waits", "a", 0]]);
   });
 
   test("by how much a tenant that was away is lifted", () => {
@@ -151,5 +153,59 @@ describe("capacity is left to a needier tenant of another router", () => {
     const { send, went } = busyRig(10_000);
     send("b", { tenant: "b" });
     expect(went).toEqual(["b"]);
+  });
+});
+
+describe("capacity is left to an earlier request of the same tenant at another router", () => {
+  const nowMs = 60_000;
+
+  /** An engine that is busy, and a request elsewhere whose sort key is this much before now. */
+  function busyRig(aheadMs: number) {
+    const { fleet, state } = fleetOf();
+    state.firstMs = nowMs - aheadMs;
+    const rig = createRig({ targets: 1, settings: { classes }, fleet });
+    rig.time.advance(nowMs - rig.time.clock.nowMs());
+    rig.targets[0]!.load.pendingPrefillTokens = 5_000;
+    return { ...rig, state };
+  }
+
+  test("for a while, once for each", () => {
+    const { time, send, went, state } = busyRig(10_000);
+    for (const name of ["first", "second", "third"]) send(name, { tenant: "a" });
+    time.advance(maxBackoffMs);
+    expect(went).toEqual([]);
+    time.advance(rescanMs);
+    expect(went).toEqual(["first", "second", "third"]);
+    send("not again", { tenant: "a" });
+    expect(went).toContain("not again");
+    state.firstMs += 100;
+    send("for another", { tenant: "a" });
+    expect(went).not.toContain("for another");
+    time.advance(maxBackoffMs + rescanMs);
+    expect(went).toContain("for another");
+  });
+
+  test("until it waits no more", () => {
+    const { time, send, went, state } = busyRig(10_000);
+    send("a", { tenant: "a" });
+    expect(went).toEqual([]);
+    state.firstMs = Number.POSITIVE_INFINITY;
+    time.advance(rescanMs);
+    expect(went).toEqual(["a"]);
+  });
+
+  test("but not for one that came at almost the same time, nor later", () => {
+    for (const aheadMs of [toleratedMs, 0, -10_000]) {
+      const { send, went } = busyRig(aheadMs);
+      send("a", { tenant: "a" });
+      expect(went).toEqual(["a"]);
+    }
+  });
+
+  test("but not at an engine that has nothing to do", () => {
+    const { send, went, targets } = busyRig(10_000);
+    targets[0]!.load.pendingPrefillTokens = 0;
+    send("a", { tenant: "a" });
+    expect(went).toEqual(["a"]);
   });
 });

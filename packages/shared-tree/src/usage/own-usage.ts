@@ -1,5 +1,5 @@
 import { DecayedSum, usageHalfLifeMs } from "@espalier/core";
-import { maxUsageTokens } from "./usage-frame.ts";
+import { maxFirstAgeMs, maxUsageTokens } from "./usage-frame.ts";
 import type { UsageElsewhere } from "./usage-sums.ts";
 
 /** Bounds on the own tenants that are remembered and on those that are sent to others. */
@@ -10,6 +10,8 @@ export interface OwnUsageLimits {
   readonly maxAdvertised: number;
   /** Part of what a tenant was served that must be new before it is sent. */
   readonly tellShare: number;
+  /** Change of the sort key of a tenant's first request, in milliseconds, from which it is sent. */
+  readonly tellFirstMs: number;
   /** How many tenants that do not wait a refresh includes, in turn. */
   readonly refreshTenants: number;
 }
@@ -19,7 +21,8 @@ export interface OwnUsageReport {
   readonly key: number;
   readonly tokens: number;
   readonly lift: number;
-  readonly isWaiting: boolean;
+  /** See `UsageReport`. */
+  readonly firstAgeMs: number | undefined;
 }
 
 /** What this router has served to whom, and what to send of it to others. */
@@ -61,16 +64,16 @@ export class OwnUsage {
     this.#touch(key).lift.set(tokens, nowMs);
   }
 
-  waits(key: number, isWaiting: boolean): void {
+  waits(key: number, firstMs: number | undefined): void {
     const tenant = this.#touch(key);
-    tenant.isWaiting = isWaiting;
-    if (isWaiting) this.#waiting.add(tenant);
+    tenant.firstMs = firstMs;
+    if (tenant.isWaiting) this.#waiting.add(tenant);
     else this.#waiting.delete(tenant);
   }
 
   /** Tenants whose last report has become too wrong. */
   takeChanges(nowMs: number): readonly OwnUsageReport[] {
-    const changed = [...this.#changed].filter((tenant) => tenant.hasNews(this.#limits.tellShare, nowMs));
+    const changed = [...this.#changed].filter((tenant) => tenant.hasNews(this.#limits, nowMs));
     this.#changed.clear();
     return changed.map((tenant) => tenant.tell(nowMs));
   }
@@ -163,26 +166,34 @@ class OwnTenant {
   readonly key: number;
   readonly served = new DecayedSum(usageHalfLifeMs);
   readonly lift = new DecayedSum(usageHalfLifeMs);
-  isWaiting = false;
+  /** Sort key of its first request; undefined while none waits. */
+  firstMs: number | undefined;
   /** Whether it is sent to others. */
   isNamed: boolean;
   readonly #advertisedServed = new DecayedSum(usageHalfLifeMs);
   readonly #advertisedLift = new DecayedSum(usageHalfLifeMs);
-  #advertisedWaiting = false;
+  #advertisedFirstMs: number | undefined;
 
   constructor(key: number, isNamed: boolean) {
     this.key = key;
     this.isNamed = isNamed;
   }
 
-  /** Others need not know anything of it. */
-  isIdle(nowMs: number): boolean {
-    return !this.isWaiting && this.served.at(nowMs) < 1 && this.lift.at(nowMs) < 1;
+  get isWaiting(): boolean {
+    return this.firstMs !== undefined;
   }
 
-  /** @param share of the total that must be new before it matters */
-  hasNews(share: number, nowMs: number): boolean {
-    if (this.isWaiting !== this.#advertisedWaiting) return true;
+  /** Others need not know anything of it. */
+  isIdle(nowMs: number): boolean {
+    const waits = this.isWaiting || this.#advertisedFirstMs !== undefined;
+    return !waits && this.served.at(nowMs) < 1 && this.lift.at(nowMs) < 1;
+  }
+
+  /** Whether enough has changed to matter to others. */
+  hasNews({ tellShare: share, tellFirstMs }: OwnUsageLimits, nowMs: number): boolean {
+    const [firstMs, advertisedMs] = [this.firstMs, this.#advertisedFirstMs];
+    if ((firstMs === undefined) !== (advertisedMs === undefined)) return true;
+    if (firstMs !== undefined && Math.abs(firstMs - advertisedMs!) >= tellFirstMs) return true;
     const served = this.served.at(nowMs);
     const lift = this.lift.at(nowMs);
     return (
@@ -192,8 +203,9 @@ class OwnTenant {
   }
 
   report(nowMs: number): OwnUsageReport {
-    const { key, isWaiting } = this;
-    return { key, tokens: rounded(this.served.at(nowMs)), lift: rounded(this.lift.at(nowMs)), isWaiting };
+    const { key, firstMs } = this;
+    const firstAgeMs = firstMs === undefined ? undefined : ageOf(firstMs, nowMs);
+    return { key, tokens: rounded(this.served.at(nowMs)), lift: rounded(this.lift.at(nowMs)), firstAgeMs };
   }
 
   /** The report goes to all routers. */
@@ -201,11 +213,16 @@ class OwnTenant {
     const report = this.report(nowMs);
     this.#advertisedServed.set(report.tokens, nowMs);
     this.#advertisedLift.set(report.lift, nowMs);
-    this.#advertisedWaiting = report.isWaiting;
+    this.#advertisedFirstMs = this.firstMs;
     return report;
   }
 }
 
 function rounded(tokens: number): number {
   return Math.min(maxUsageTokens, Math.round(tokens));
+}
+
+/** In milliseconds; negative for a time to come. */
+function ageOf(timeMs: number, nowMs: number): number {
+  return Math.max(-maxFirstAgeMs, Math.min(maxFirstAgeMs, Math.round(nowMs - timeMs)));
 }

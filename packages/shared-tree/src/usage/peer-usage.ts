@@ -93,7 +93,7 @@ export class PeerUsage {
   }
 
   /** @returns whether it is later than what was known of the tenant */
-  #report(tenants: Tenants, origin: Origin, { key, counter, tokens, lift, isWaiting }: UsageReport): boolean {
+  #report(tenants: Tenants, origin: Origin, { key, counter, tokens, lift, firstAgeMs }: UsageReport): boolean {
     const { rows } = tenants;
     const known = rows.get(key);
     if (known && !isLater({ origin, counter }, known)) return false;
@@ -101,18 +101,21 @@ export class PeerUsage {
     const part = known ?? { key, served: new DecayedSum(usageHalfLifeMs), lift: new DecayedSum(usageHalfLifeMs) };
     part.served.set(tokens, nowMs);
     part.lift.set(lift, nowMs);
+    const isWaiting = firstAgeMs !== undefined;
     const waitsUntilMs = isWaiting ? nowMs + this.#limits.waitLeaseMs : Number.NEGATIVE_INFINITY;
+    const firstMs = isWaiting ? nowMs - firstAgeMs : Number.POSITIVE_INFINITY;
     rows.delete(key);
     const [oldest] = rows.values();
     if (oldest && rows.size >= this.#limits.maxTenantsOfRouter) tenants.remove(oldest);
-    const changed = Object.assign(part, { origin, counter, waitsUntilMs });
+    const changed = Object.assign(part, { origin, counter, waitsUntilMs, firstMs });
     rows.set(key, changed);
     this.#sums.changed(changed, nowMs);
     return true;
   }
 }
 
-function reportOf({ key, counter, served, lift, waitsUntilMs }: Part, nowMs: number): UsageReport {
+function reportOf({ key, counter, served, lift, waitsUntilMs, firstMs }: Part, nowMs: number): UsageReport {
   const [tokens, lifted] = [Math.round(served.at(nowMs)), Math.round(lift.at(nowMs))];
-  return { key, counter, tokens, lift: lifted, isWaiting: waitsUntilMs > nowMs };
+  const firstAgeMs = waitsUntilMs > nowMs ? Math.round(nowMs - firstMs) : undefined;
+  return { key, counter, tokens, lift: lifted, firstAgeMs };
 }

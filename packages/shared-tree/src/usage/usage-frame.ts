@@ -1,13 +1,13 @@
 import {
   before,
   type Codec,
-  flag,
   flagged,
   flags,
   hashOf,
   list,
   packed,
   roundedUp,
+  signedVarint,
   struct,
   varint,
   versioned,
@@ -22,6 +22,8 @@ export const maxUsageFrameBytes = 65_536;
 export const maxUsageReports = 2_048;
 /** More tokens of one tenant are refused. */
 export const maxUsageTokens = 2 ** 40;
+/** An age beyond it, of either sign, is refused. */
+export const maxFirstAgeMs = 2 ** 40;
 
 /** What one router has served to one tenant. */
 export interface UsageReport {
@@ -35,8 +37,11 @@ export interface UsageReport {
   readonly tokens: number;
   /** Tokens by which it was lifted after an absence, decayed likewise. */
   readonly lift: number;
-  /** Its requests wait at the router. */
-  readonly isWaiting: boolean;
+  /**
+   * By how many milliseconds the sort key of its first request at the router is past, as of the making of the frame;
+   * negative for a key in the future. Undefined while none waits.
+   */
+  readonly firstAgeMs: number | undefined;
 }
 
 export interface UsageFrame extends CountedFrame {
@@ -73,8 +78,8 @@ const usageFrame = versioned(
       struct({
         key,
         counter: before("counter", relayed),
-        tokens: packed(["isWaiting", "lift"], maxUsageTokens),
-        isWaiting: flag(1),
+        tokens: packed(["firstAgeMs", "lift"], maxUsageTokens),
+        firstAgeMs: flagged(1, signedVarint(maxFirstAgeMs)),
         lift: flagged(2, varint(maxUsageTokens), 0),
       }),
       maxUsageReports,
@@ -84,9 +89,9 @@ const usageFrame = versioned(
 
 export const usageFrameLayout = usageFrame.layout;
 
-/** A report takes 9 to 15 bytes. */
+/** A report takes 9 to 15 bytes, one of a tenant that waits up to 6 more. */
 export function writeUsageFrame(frame: UsageFrame): Uint8Array {
-  return usageFrame.encode(frame, 64 + frame.reports.length * 16);
+  return usageFrame.encode(frame, 64 + frame.reports.length * 21);
 }
 
 /**

@@ -19,6 +19,7 @@ export const defaultUsageLimits = {
   /** Usage within this time goes out together. */
   gatherMs: 250,
   tellShare: 0.01,
+  tellFirstMs: 100,
   /**
    * How often tenants that wait, and some others in turn, are sent again, for routers that may have missed something.
    */

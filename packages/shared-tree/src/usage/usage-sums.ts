@@ -9,6 +9,8 @@ export interface UsagePart {
   readonly lift: DecayedSum;
   /** Until when it is believed to wait there, on the monotonic clock. */
   readonly waitsUntilMs: number;
+  /** Sort key of its first request there, on the monotonic clock. */
+  readonly firstMs: number;
 }
 
 /** What all other routers have served to a tenant. */
@@ -26,6 +28,7 @@ interface Sum {
   readonly served: DecayedSum;
   readonly lift: DecayedSum;
   waitsUntilMs: number;
+  firstMs: number;
 }
 
 /** What all other routers have served to each tenant. Read on the request path. */
@@ -45,6 +48,17 @@ export class UsageSums {
     return sum && elsewhere(sum, nowMs);
   }
 
+  /** The least sort key of a tenant's requests that wait at other routers; Infinity when none does. */
+  firstMs(key: number, nowMs: number): number {
+    const sum = this.#sums.get(key);
+    return sum && sum.waitsUntilMs > nowMs ? sum.firstMs : Number.POSITIVE_INFINITY;
+  }
+
+  /** Whether any tenant waits at another router. */
+  get hasWaiting(): boolean {
+    return this.#waiting.size > 0;
+  }
+
   /** Tenants of a class of a pool that wait at other routers. */
   *waiting(group: number, nowMs: number): Iterable<UsageElsewhere & { readonly key: number }> {
     for (const sum of this.#waiting.get(group) ?? []) {
@@ -58,7 +72,7 @@ export class UsageSums {
     let sum = this.#sums.get(part.key);
     if (!sum) {
       const [served, lift] = [new DecayedSum(usageHalfLifeMs), new DecayedSum(usageHalfLifeMs)];
-      sum = { key: part.key, parts: new Set(), served, lift, waitsUntilMs: Number.NEGATIVE_INFINITY };
+      sum = { key: part.key, parts: new Set(), served, lift, ...noneWaits };
       this.#sums.set(part.key, sum);
     }
     sum.parts.add(part);
@@ -95,15 +109,18 @@ function elsewhere({ served, lift, waitsUntilMs }: Sum, nowMs: number): UsageEls
   return { tokens: served.at(nowMs), lift: lift.at(nowMs), waits: waitsUntilMs > nowMs };
 }
 
+const noneWaits = { waitsUntilMs: Number.NEGATIVE_INFINITY, firstMs: Number.POSITIVE_INFINITY };
+
 /** Sums from zero each time, so that nothing is left of what was taken out. */
 function addUp(sum: Sum, nowMs: number): void {
   let served = 0;
   let lift = 0;
-  sum.waitsUntilMs = Number.NEGATIVE_INFINITY;
+  Object.assign(sum, noneWaits);
   for (const part of sum.parts) {
     served += part.served.at(nowMs);
     lift = Math.max(lift, part.lift.at(nowMs));
     sum.waitsUntilMs = Math.max(sum.waitsUntilMs, part.waitsUntilMs);
+    if (part.waitsUntilMs > nowMs) sum.firstMs = Math.min(sum.firstMs, part.firstMs);
   }
   sum.served.set(served, nowMs);
   sum.lift.set(lift, nowMs);
@@ -151,10 +168,10 @@ export class PoolUsage {
     changed();
   }
 
-  /** A tenant begins or ceases to wait at this router. */
-  waits(className: string, tenant: string, isWaiting: boolean): void {
+  /** The first request of a tenant that waits at this router is another one, or none. @param firstMs its sort key */
+  waits(className: string, tenant: string, firstMs: number | undefined): void {
     const { own, changed } = this.#parts;
-    own.waits(this.#keyOf(className, tenant), isWaiting);
+    own.waits(this.#keyOf(className, tenant), firstMs);
     changed();
   }
 
@@ -180,6 +197,12 @@ export class PoolUsage {
     }
     this.#neediest.set(className, { servedTokens, atMs: nowMs });
     return servedTokens;
+  }
+
+  /** The least sort key of its requests that wait at other routers, on this clock; Infinity when none does. */
+  firstMs(className: string, tenant: string): number {
+    const { sums, clock } = this.#parts;
+    return sums.hasWaiting ? sums.firstMs(this.#keyOf(className, tenant), clock.nowMs()) : Number.POSITIVE_INFINITY;
   }
 
   #keyOf(className: string, tenant: string): number {

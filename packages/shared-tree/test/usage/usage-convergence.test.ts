@@ -99,7 +99,8 @@ function recordedFrames(random: Random, tenantCount = 12): Uint8Array[] {
       const tenant = tenants[random.integer(tenantCount)]!;
       router.pool.served("default", tenant, 1 + random.integer(9_000));
       if (random.float() < 0.3) router.pool.lifted("default", tenant, random.integer(9_000));
-      if (random.float() < 0.3) router.pool.waits("default", tenant, random.float() < 0.7);
+      if (random.float() < 0.3)
+        router.pool.waits("default", tenant, random.float() < 0.7 ? random.integer(60_000) : undefined);
       time.advance(random.integer(300));
     }
     router.plane.stop();

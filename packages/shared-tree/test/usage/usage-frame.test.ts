@@ -19,7 +19,7 @@ const frameOf = (changes: Partial<UsageFrame> = {}): UsageFrame => ({
   origin: { router: asRouterId("router-1"), epoch: 1_700_000_000_000 },
   counter: 7,
   relayedAgeMs: undefined,
-  reports: [{ key: usageKey("m", "default", "x"), counter: 7, tokens: 123_456, lift: 0, isWaiting: true }],
+  reports: [{ key: usageKey("m", "default", "x"), counter: 7, tokens: 123_456, lift: 0, firstAgeMs: 1_500 }],
   ...changes,
 });
 
@@ -49,7 +49,7 @@ test("a frame is read as it was written", () => {
         counter: isRelayed ? random.integer(counter + 1) : counter,
         tokens: random.integer(2 ** 31),
         lift: random.float() < 0.5 ? 0 : random.integer(2 ** 31),
-        isWaiting: random.float() < 0.5,
+        firstAgeMs: random.float() < 0.5 ? undefined : random.integer(2 ** 30) - 2 ** 29,
       })),
     });
     const bytes = writeUsageFrame(frame);
@@ -58,13 +58,14 @@ test("a frame is read as it was written", () => {
   }
 });
 
-test("a report takes 9 to 15 bytes", () => {
-  const reports = (tokens: number, lift: number) =>
-    Array.from({ length: 100 }, (_, key) => ({ key, counter: 7, tokens, lift, isWaiting: true }));
+test("a report takes 9 to 15 bytes, and 3 more for a request that has waited for a minute", () => {
+  const reports = (tokens: number, lift: number, firstAgeMs?: number) =>
+    Array.from({ length: 100 }, (_, key) => ({ key, counter: 7, tokens, lift, firstAgeMs }));
   const sizeOf = (frame: UsageFrame): number => writeUsageFrame(frame).length;
   const head = sizeOf(frameOf({ reports: [] }));
   expect((sizeOf(frameOf({ reports: reports(4_000, 0) })) - head) / 100).toBe(9);
   expect((sizeOf(frameOf({ reports: reports(20_000_000, 20_000_000) })) - head) / 100).toBe(15);
+  expect((sizeOf(frameOf({ reports: reports(4_000, 0, 60_000) })) - head) / 100).toBe(12);
 });
 
 test("every cut, and frames of other kinds are refused; what a later version adds is left alone", () => {

@@ -95,18 +95,18 @@ describe("lifts and waiting", () => {
     connect(b!, c!);
     a!.pool.lifted("default", "x", 4_000);
     b!.pool.lifted("default", "x", 7_000);
-    b!.pool.waits("default", "x", true);
+    b!.pool.waits("default", "x", time.clock.nowMs());
     time.advance(gatherMs);
     expect(c!.pool.elsewhere("default", "x")!.lift).toBeCloseTo(7_000, -2);
     expect(c!.pool.elsewhere("default", "x")!.waits).toBe(true);
-    b!.pool.waits("default", "x", false);
+    b!.pool.waits("default", "x", undefined);
     time.advance(gatherMs);
     expect(c!.pool.elsewhere("default", "x")!.waits).toBe(false);
   });
 
   test("who waits is believed to while it is told, and a moment longer", () => {
     const { time, from, to } = createPair();
-    from.pool.waits("default", "x", true);
+    from.pool.waits("default", "x", time.clock.nowMs());
     time.advance(60_000);
     expect(to.pool.elsewhere("default", "x")!.waits).toBe(true);
     from.plane.stop();
@@ -117,6 +117,35 @@ describe("lifts and waiting", () => {
     expect(to.pool.neediest("default")).toBe(Number.POSITIVE_INFINITY);
   });
 
+  test("the first request elsewhere is the least of all routers, as old as it is there", () => {
+    const time = createVirtualTime();
+    const [a, b, c] = ["a", "b", "c"].map((name) => createUsageRouter(name, { time }));
+    connect(a!, c!);
+    connect(b!, c!);
+    const firstMs = (): number => c!.pool.firstMs("default", "x");
+    expect(firstMs()).toBe(Number.POSITIVE_INFINITY);
+    time.advance(30_000);
+    a!.pool.waits("default", "x", 20_000);
+    b!.pool.waits("default", "x", 90_000);
+    time.advance(gatherMs);
+    expect(firstMs()).toBe(20_000);
+    time.advance(10_000);
+    expect(firstMs()).toBe(20_000);
+    const later = createUsageRouter("d", { time });
+    for (const { frame } of c!.plane.exchange.relayFrames()) later.plane.exchange.receive(frame);
+    expect(later.pool.firstMs("default", "x")).toBe(20_000);
+    expect(later.pool.firstMs("default", "y")).toBe(Number.POSITIVE_INFINITY);
+    a!.pool.waits("default", "x", 35_000);
+    time.advance(gatherMs);
+    expect(firstMs()).toBe(35_000);
+    a!.pool.waits("default", "x", undefined);
+    time.advance(gatherMs);
+    expect(firstMs()).toBe(90_000);
+    b!.pool.waits("default", "x", undefined);
+    time.advance(gatherMs);
+    expect(firstMs()).toBe(Number.POSITIVE_INFINITY);
+  });
+
   test("the neediest of those that wait elsewhere is the one with the least, over all routers", () => {
     const { time, from, to } = createPair();
     expect(to.pool.neediest("default")).toBe(Number.POSITIVE_INFINITY);
@@ -124,7 +153,7 @@ describe("lifts and waiting", () => {
     from.pool.served("default", "x", 1_000);
     from.pool.lifted("default", "x", 500);
     from.pool.served("default", "y", 2_000);
-    for (const tenant of ["x", "y"]) from.pool.waits("default", tenant, true);
+    for (const tenant of ["x", "y"]) from.pool.waits("default", tenant, 0);
     time.advance(gatherMs);
     expect(to.pool.neediest("default")).toBeCloseTo(1_500, -2);
     to.pool.served("default", "x", 3_000);
@@ -210,7 +239,7 @@ describe("bounds", () => {
   test("of all tenants the others are told of those with the most tokens, and of those that wait", () => {
     const { time, from, to } = createPair({ maxAdvertised: 3 });
     for (let tenant = 1; tenant <= 4; tenant++) from.pool.served("default", `t${tenant}`, tenant * 100);
-    from.pool.waits("default", "small", true);
+    from.pool.waits("default", "small", 0);
     time.advance(gatherMs);
     expect(tokensElsewhere(to, "t4")).toBe(0);
     time.advance(rankMs + gatherMs + refreshMs);

@@ -22,7 +22,8 @@ function bytesPerS({
   const random = createSeededRandom(1);
   const routers = Array.from({ length: 8 }, (_, index) => createUsageRouter(`router-${index}`, { time }));
   connect(routers[0]!, routers[1]!);
-  for (const { pool } of routers) for (const tenant of tenants) pool.waits("default", tenant, areWaiting);
+  for (const { pool } of routers)
+    for (const tenant of tenants) pool.waits("default", tenant, areWaiting ? 0 : undefined);
   let bytes = 0;
   for (const { plane } of routers) plane.exchange.onFrame(({ length }) => (bytes += length));
   const serve = (): void => {

@@ -5,6 +5,7 @@
 
 export type { JsonObject } from "@espalier/core";
 export type { AnswerFault } from "./answer-content.ts";
+export { type FoundConversation, findConversation } from "./conversation.ts";
 export { type BodyEdits, editBody } from "./edit-body.ts";
 export { type ApiFamily, type Endpoint, endpoints } from "./endpoints.ts";
 export { abortedResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
@@ -15,6 +16,7 @@ export {
   defaultSessionKeyLadder,
   findSession,
   nameOfSource,
+  prefixSource,
   type SessionKeySource,
 } from "./session-key.ts";
 export { createSseUsageFilter, readAnswerHead, type SseUsageFilter } from "./sse-usage-filter.ts";

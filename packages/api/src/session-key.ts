@@ -1,9 +1,12 @@
 import { isJsonObject, type JsonBody } from "@espalier/core";
 import type { RequestView, SessionFields } from "./request-view.ts";
 
-/** One source of a session key. Header names are in lower case; a field of the body may be a path, with dots. */
+/**
+ * One source of a session key. Header names are in lower case; a field of the body may be a path, with dots. `prefix` has
+ * no name, and gives no key: without one, a conversation that goes on is a program all the same.
+ */
 export interface SessionKeySource {
-  readonly from: "header" | "body";
+  readonly from: "header" | "body" | "prefix";
   readonly name: string;
   /** Another header, or another field, that names an agent of the session; absent where its agents share a key. */
   readonly agent?: string;
@@ -19,6 +22,9 @@ export interface FoundSession {
 const maxSessionKeyLength = 1_024;
 /** Longest text whose JSON is searched for a session key, in bytes: the limit of vLLM Router for `agentic_context`. */
 const maxEncodedBytes = 16_384;
+
+/** Not among the defaults: it costs each request without a key 5 us. */
+export const prefixSource: SessionKeySource = { from: "prefix", name: "" };
 
 /**
  * The default sources of a session key, in order of precedence: ours, what coding agents send, what other routers read.
@@ -63,6 +69,7 @@ export function findSession(
 ): FoundSession | undefined {
   for (const source of ladder) {
     const { from, name, agent: agentName } = source;
+    if (from === "prefix") continue;
     const session = valueAt(from, name, headers, view);
     if (session === undefined || session === "") continue;
     const agent = agentName && valueAt(from, agentName, headers, view);
@@ -73,13 +80,14 @@ export function findSession(
   return undefined;
 }
 
-/** The name of a source in the configuration: `header:NAME` or `body:FIELD`, with the agent's where there is one. */
+/** A source in the configuration: `header:NAME` or `body:FIELD`, with the agent's where there is one; or `prefix`. */
 export function nameOfSource({ from, name, agent }: SessionKeySource): string {
+  if (from === "prefix") return from;
   return agent === undefined ? `${from}:${name}` : `${from}:${name}/${agent}`;
 }
 
 function valueAt(
-  from: SessionKeySource["from"],
+  from: "header" | "body",
   name: string,
   headers: Headers,
   view: RequestView | undefined,

@@ -1,5 +1,11 @@
 import { describe, expect, test } from "vitest";
-import { defaultSessionKeyLadder, findSession, nameOfSource, type SessionKeySource } from "../src/index.ts";
+import {
+  defaultSessionKeyLadder,
+  findSession,
+  nameOfSource,
+  prefixSource,
+  type SessionKeySource,
+} from "../src/index.ts";
 import { anthropic, chat, smallChat, viewOf } from "./helpers.ts";
 
 const nothing = viewOf(chat, smallChat);
@@ -97,6 +103,11 @@ describe("an agent", () => {
     expect(keyOf(ladder, { ...headers, ...agent }, nothing)).toBe("s");
     expect(findSession(defaultSessionKeyLadder, agent, nothing)).toBeUndefined();
   });
+});
+
+test("the source without a name gives no key", () => {
+  expect(nameOfSource(prefixSource)).toBe("prefix");
+  expect(findSession([prefixSource], allHeaders, everything)).toBeUndefined();
 });
 
 describe("a path", () => {

@@ -12,6 +12,7 @@ import { adminNoteLayout } from "./admin/admin-peers.ts";
 import { questionNoteLayout } from "./admin/past-decisions.ts";
 import { releaseNoteLayout } from "./mesh/fleet-watch.ts";
 import { spendNoteLayout } from "./overflow/overflow-spend.ts";
+import { beginningNoteLayout } from "./programs/conversations.ts";
 import { programNoteLayout } from "./programs/program-note.ts";
 
 /** What notes have behind their version, by key. */
@@ -26,6 +27,7 @@ const noteLayouts = {
   admin: adminNoteLayout,
   release: releaseNoteLayout,
   "programs/<number>": programNoteLayout,
+  "beginnings/<number>": beginningNoteLayout,
 };
 
 /** Fields of what routers send each other, in the notation of docs/reference/wire-layouts.md: by part of the protocol, then by name. */

@@ -9,6 +9,7 @@ import { planInference } from "../data-plane/inference-routes.ts";
 import { type LargeBodies, largeBodyBytes } from "../large-bodies/large-bodies.ts";
 import { OverflowBackend } from "../overflow/overflow.ts";
 import { overflowReason } from "../overflow/overflow-source.ts";
+import { keyOfConversation } from "../programs/programs.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
@@ -85,7 +86,7 @@ export const explanation = closed(
     }),
     /** Null when no class has a max cold wait, or in a pool with KV transfer. */
     memory: memoryReport,
-    sessionKey: nullable(Type.String()),
+    sessionKey: nullable(Type.String(), { description: "For `prefix` a digest of the conversation's first request." }),
     sessionSource: nullable(Type.String(), { description: "The item of `session-key` that found it." }),
     prompt: promptReport,
     expectedOutputTokens: Type.Number(),
@@ -144,7 +145,7 @@ export async function explainRequest(
     service: serviceOf(context, plan, admission),
     overflow: explainOverflow(context, plan),
     memory: explainMemory(context, plan),
-    sessionKey: features.sessionKey ?? null,
+    sessionKey: features.sessionKey ?? (plan.conversation ? keyOfConversation(plan.conversation) : null),
     sessionSource: plan.sessionSource ?? null,
     prompt: promptOf(plan),
     expectedOutputTokens: features.expectedOutputTokens,

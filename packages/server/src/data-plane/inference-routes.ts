@@ -2,8 +2,11 @@ import {
   type Endpoint,
   editBody,
   endpoints,
+  type FoundConversation,
+  findConversation,
   findSession,
   nameOfSource,
+  prefixSource,
   type RequestView,
   viewRequest,
 } from "@espalier/api";
@@ -114,6 +117,8 @@ function planView(
       set: withSet(fieldsFor?.(workMs) ?? bodyFields, set),
     });
   const body = edit(undefined, wholeAnswer);
+  const scope = sessionScope(service?.tenant ?? request.apiKeyName ?? "", saltOf(view.body));
+  const conversation = session || readPrompt ? undefined : conversationOf(context, view, model, scope);
   const overflow = onlyEngine === undefined ? planOverflow(context, request, read, model, service) : undefined;
   const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
   const isSplit = endpoint.kind === "generate" && targets.some(({ engine }) => engine.kvTransfer);
@@ -155,13 +160,14 @@ function planView(
       canPull,
       isStreamed: view.stream && request.isAnswerSeen !== false,
       unreadPrompt: view.unreadPrompt,
-      sessionSource: session && nameOfSource(session.source),
+      sessionSource: (session || conversation) && nameOfSource(session?.source ?? prefixSource),
+      conversation,
       recordedPrompt: recorder.isOn ? blocks : undefined,
       features: {
         promptTokens: prompt?.tokens ?? estimatedTokens,
         expectedOutputTokens: endpoint.kind === "generate" ? expectedOutputTokens(view) : 0,
         sessionKey,
-        sessionScope: session && sessionScope(service?.tenant ?? request.apiKeyName ?? "", saltOf(view.body)),
+        sessionScope: session || conversation ? scope : undefined,
         prefixKey: prompt && prefixKeyOf(prompt, pool.policy.prefixKeyTokens),
         adapter: parent === undefined ? undefined : model,
         sloTtftMs,
@@ -184,6 +190,17 @@ function planView(
     ? reader.readLarge(source, { readPrompt, sizeBytes: received.length })
     : reader.read(source);
   return prompt instanceof Promise ? prompt.then(plan) : plan(prompt);
+}
+
+/** A request without a session key may continue a conversation: see `Programs`. */
+function conversationOf(
+  { live, programs }: RouterContext,
+  view: RequestView,
+  model: string,
+  scope = "",
+): FoundConversation | undefined {
+  if (!live.current.sessionKey.includes(prefixSource)) return undefined;
+  return findConversation(view, `${model}\n${scope}\n`, programs.isBeginning);
 }
 
 /** The id that SGLang's API has for a request. Of a batch with several the first. */

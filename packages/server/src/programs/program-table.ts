@@ -2,6 +2,8 @@ import { type Clock, RecencyMap } from "@espalier/core";
 
 /** Programs that are remembered; beyond it the one that was idle longest is forgotten. */
 export const maxPrograms = 4_096;
+/** First requests of conversations that are remembered until a second one comes. */
+export const maxFirstSteps = 4_096;
 /** An idle program is forgotten after this time. */
 export const forgetProgramMs = 1_800_000;
 
@@ -67,6 +69,8 @@ export class ProgramTable {
   readonly #clock: Clock;
   /** By model and name. */
   readonly #programs = new RecencyMap<string, Program>();
+  /** Conversations with one request so far, by its digest. */
+  readonly #firsts = new RecencyMap<number, { readonly program: Program; readonly idOf: () => ProgramId }>();
   /** Called after every change, with the program's name. */
   onChange: (name: string) => void = () => {};
 
@@ -76,6 +80,25 @@ export class ProgramTable {
 
   begin(id: ProgramId): ProgramStep {
     return this.#use(id).begin(this.#clock, () => this.onChange(id.name));
+  }
+
+  /** The first request of a conversation, which is a program as soon as another one continues it. */
+  beginFirst(digest: number, idOf: () => ProgramId): ProgramStep {
+    const first = this.#firsts.use(digest) ?? { program: new Program(this.#clock.nowMs()), idOf };
+    this.#firsts.set(digest, first);
+    if (this.#firsts.size > maxFirstSteps) this.#firsts.deleteOldest();
+    return first.program.begin(this.#clock, () => first.program.id && this.onChange(first.program.id.name));
+  }
+
+  /** A conversation goes on, at this router or at another one. */
+  list(digest: number): void {
+    const first = this.#firsts.get(digest);
+    if (!first) return;
+    this.#firsts.delete(digest);
+    const id = first.idOf();
+    first.program.id = id;
+    this.#keep(keyOf(id), first.program);
+    this.onChange(id.name);
   }
 
   /** Its client will send no further request. Other routers learn it from this router's row, which may be new. */
@@ -89,7 +112,7 @@ export class ProgramTable {
   *rows(): Generator<ProgramRow, void, undefined> {
     const nowMs = this.#clock.nowMs();
     for (const program of this.#programs.values()) {
-      const row = program.row(nowMs);
+      const row = { ...program.id!, ...program.row(nowMs) };
       if (row.idleMs < forgetProgramMs || row.queued + row.running > 0) yield row;
     }
   }
@@ -107,18 +130,23 @@ export class ProgramTable {
   #use(id: ProgramId): Program {
     const nowMs = this.#clock.nowMs();
     const key = keyOf(id);
-    const program = this.#programs.use(key) ?? new Program(id, nowMs);
+    const program = this.#programs.use(key) ?? new Program(nowMs, id);
     program.usedMs = nowMs;
+    this.#keep(key, program);
+    return program;
+  }
+
+  #keep(key: string, program: Program): void {
     this.#programs.set(key, program);
     if (this.#programs.size > maxPrograms) this.#programs.deleteOldest();
-    return program;
   }
 }
 
 export const keyOf = ({ model, name }: Pick<ProgramId, "model" | "name">): string => `${name}\n${model}`;
 
 class Program {
-  readonly id: ProgramId;
+  /** Undefined until it is listed. */
+  id: ProgramId | undefined;
   readonly startedMs: number;
   usedMs: number;
   isOver = false;
@@ -134,7 +162,7 @@ class Program {
   #queuedMs = 0;
   #longestQueuedMs = 0;
 
-  constructor(id: ProgramId, nowMs: number) {
+  constructor(nowMs: number, id?: ProgramId) {
     this.id = id;
     this.startedMs = nowMs;
     this.usedMs = nowMs;
@@ -189,9 +217,8 @@ class Program {
     this.#cachedTokens += cachedTokens;
   }
 
-  row(nowMs: number): ProgramRow {
+  row(nowMs: number): Omit<ProgramRow, keyof ProgramId> {
     return {
-      ...this.id,
       engine: this.#engine,
       queued: this.#queued,
       running: this.#running,

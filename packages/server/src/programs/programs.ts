@@ -1,3 +1,4 @@
+import type { FoundConversation } from "@espalier/api";
 import {
   type Cancel,
   type Clock,
@@ -10,16 +11,26 @@ import {
 import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import type { RequestFeatures } from "@espalier/policies";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
+import { Conversations } from "./conversations.ts";
 import { readProgramNote, writeProgramNote } from "./program-note.ts";
-import { forgetProgramMs, keyOf, type ProgramRow, type ProgramStep, ProgramTable } from "./program-table.ts";
+import {
+  forgetProgramMs,
+  keyOf,
+  type ProgramId,
+  type ProgramRow,
+  type ProgramStep,
+  ProgramTable,
+} from "./program-table.ts";
 
 const programStates = ["queued", "running", "idle", "ended"] as const;
 type ProgramState = (typeof programStates)[number];
 
 const program = closed({
-  name: Type.String({ description: "Opaque name of the session, as in decisions; the same at every router." }),
+  name: Type.String({
+    description: "Opaque name of the session, as in decisions, or of the conversation; the same at every router.",
+  }),
   model: Type.String(),
-  source: Type.String({ description: "Where the session key comes from, as in `session-key`." }),
+  source: Type.String({ description: "The item of `session-key` that it is known by." }),
   tenant: nullable(Type.String()),
   state: Type.Union([
     Type.Literal("queued"),
@@ -64,6 +75,8 @@ interface ProgramRequest {
   readonly pool: { readonly model: string };
   readonly features: SessionOf;
   readonly sessionSource?: string | undefined;
+  /** Of a request without a session key. */
+  readonly conversation?: FoundConversation | undefined;
   readonly service?: { readonly tenant: string } | undefined;
 }
 
@@ -71,8 +84,10 @@ type SessionOf = Pick<RequestFeatures, "sessionKey" | "sessionScope">;
 
 /** The programs of all routers. */
 export interface Programs extends Startable {
-  /** @returns undefined for a request without a session key */
+  /** @returns undefined for a request without a session key or a conversation */
   begin(request: ProgramRequest): ProgramStep | undefined;
+  /** Whether a conversation began with this, and nothing else has: see `findConversation`. */
+  readonly isBeginning: (digest: number) => boolean;
   /** A session is over, whatever its models. */
   endSession(sessionKey: string): void;
   report(): ProgramReport;
@@ -102,6 +117,10 @@ const noteKind = "programs";
 
 export function createPrograms({ sessionName, notes, clock, scheduler, meter }: ProgramsOptions): Programs {
   const table = new ProgramTable(clock);
+  const conversations = new Conversations({
+    ...{ notes, clock, scheduler },
+    onContinued: (digest) => table.list(digest),
+  });
   const nameOfKey = (sessionKey: string): string => sessionName("", { sessionKey, sessionScope: undefined })!;
   const peers = new RecencyMap<string, { readonly bytes: Uint8Array; readonly writtenMs: number }>();
   const changed = new Set<number>();
@@ -141,18 +160,42 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
     }
     changed.clear();
   };
+  const beginConversation = ({ digest, isContinued }: FoundConversation, idOf: () => ProgramId): ProgramStep => {
+    if (isContinued) {
+      conversations.continued(digest);
+      table.list(digest);
+      return table.begin(idOf());
+    }
+    conversations.begun(digest);
+    const step = table.beginFirst(digest, idOf);
+    return {
+      sent: (engine) => step.sent(engine),
+      ended: (end) => {
+        if (!end.isAnswered) conversations.failed(digest);
+        step.ended(end);
+      },
+    };
+  };
   let cancels: readonly Cancel[] = [];
   return {
-    begin({ pool: { model }, features, sessionSource: source = "", service }) {
-      const name = sessionName(model, features);
-      if (name === null) return undefined;
-      return table.begin({
-        name,
-        session: nameOfKey(features.sessionKey!),
+    isBeginning: (digest) => conversations.isBeginning(digest),
+    begin({
+      pool: { model },
+      features: { sessionKey, sessionScope },
+      conversation,
+      sessionSource: source = "",
+      service,
+    }) {
+      const tenant = service?.tenant ?? "";
+      const idOf = (key: string): ProgramId => ({
+        name: sessionName(model, { sessionKey: key, sessionScope })!,
+        session: nameOfKey(key),
         model,
         source,
-        tenant: service?.tenant ?? "",
+        tenant,
       });
+      if (sessionKey) return table.begin(idOf(sessionKey));
+      return conversation && beginConversation(conversation, () => idOf(keyOfConversation(conversation)));
     },
     endSession(sessionKey) {
       const session = nameOfKey(sessionKey);
@@ -163,13 +206,18 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
       return { programs: all.slice(0, maxReportedPrograms).map(describe), counts: countStates(all) };
     },
     async start() {
+      conversations.start();
       cancels = [scheduler.every(publishProgramsMs, publish), notes?.onNote(hear) ?? (() => {})];
     },
     async stop() {
+      conversations.stop();
       for (const cancel of cancels) cancel();
     },
   };
 }
+
+/** What is a session key to a conversation without one. */
+export const keyOfConversation = ({ digest }: FoundConversation): string => (digest >>> 0).toString(16);
 
 /** The note that a program is in. Names are eight hexadecimal digits. */
 const noteOf = (name: string): number => Number.parseInt(name.slice(0, 2), 16) % programNotes;

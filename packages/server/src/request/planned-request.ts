@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
-import type { ApiFamily, Endpoint, RequestView } from "@espalier/api";
+import type { ApiFamily, Endpoint, FoundConversation, RequestView } from "@espalier/api";
 import type { EngineRecord, Target } from "@espalier/engines";
 import type { PairedRequest, PromptBlocks } from "@espalier/routing";
 import { isSplittable, type TransferProtocol } from "@espalier/routing";
@@ -69,10 +69,12 @@ export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> 
   readonly rollout?: { readonly rid: string | undefined } | undefined;
   /** The prompt field of the body that has an unknown layout. */
   readonly unreadPrompt?: string | undefined;
-  /** Of the program that it is part of; undefined without a session key. Set once it is planned. */
+  /** Of the program that it is part of; undefined for none. Set once it is planned. */
   step?: ProgramStep | undefined;
-  /** Where its session key is from, as the configuration names it; absent without one. */
+  /** The item of `session-key` that its program is known by; absent without one. */
   readonly sessionSource?: string | undefined;
+  /** Of a request without a session key. */
+  readonly conversation?: FoundConversation | undefined;
   /** The prompt for recordings, in a pool whose policy does not look at prompts too; undefined while nobody records. */
   readonly recordedPrompt?: PromptBlocks | undefined;
   /** Whether the router asked for a stream's usage event and must remove it again. */

@@ -33,10 +33,16 @@ test.each([
     "policy: { load-factor: 0.5, name: consistent_hashing }",
     "policy.load-factor: 0.5 is not 0, or a number from 1 to 1000 (e.yaml:1:11)",
   ],
-  ["session-key: [cookie:a]", 'session-key[0]: "cookie:a" is not header:NAME or body:FIELD (e.yaml:1:15)'],
-  ["session-key: ['body:a/']", 'session-key[0]: "body:a/" is not header:NAME or body:FIELD (e.yaml:1:15)'],
-  ["session-key: ['header:a/b/c']", 'session-key[0]: "header:a/b/c" is not header:NAME or body:FIELD (e.yaml:1:15)'],
-  ["session-key: ['header:a b']", 'session-key[0]: "header:a b" is not header:NAME or body:FIELD (e.yaml:1:15)'],
+  ["session-key: [cookie:a]", 'session-key[0]: "cookie:a" is not header:NAME, body:FIELD or prefix (e.yaml:1:15)'],
+  ["session-key: ['body:a/']", 'session-key[0]: "body:a/" is not header:NAME, body:FIELD or prefix (e.yaml:1:15)'],
+  [
+    "session-key: ['header:a/b/c']",
+    'session-key[0]: "header:a/b/c" is not header:NAME, body:FIELD or prefix (e.yaml:1:15)',
+  ],
+  [
+    "session-key: ['header:a b']",
+    'session-key[0]: "header:a b" is not header:NAME, body:FIELD or prefix (e.yaml:1:15)',
+  ],
   [
     "forward-paths: [v1]",
     'forward-paths[0]: "v1" is not a path that starts with /, with at most one * at its end (e.yaml:1:17)',

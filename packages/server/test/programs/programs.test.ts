@@ -3,8 +3,14 @@ import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { createSeriesMeter, createVirtualTime, type SeriesMeter, type VirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
 import { createDecisionFeed } from "../../src/admin/decision-feed.ts";
+import {
+  Conversations,
+  forgetBeginningsMs,
+  maxBeginnings,
+  publishBeginningsMs,
+} from "../../src/programs/conversations.ts";
 import { maxNoteRows, readProgramNote, writeProgramNote } from "../../src/programs/program-note.ts";
-import { forgetProgramMs, maxPrograms, type ProgramRow } from "../../src/programs/program-table.ts";
+import { forgetProgramMs, maxFirstSteps, maxPrograms, type ProgramRow } from "../../src/programs/program-table.ts";
 import { createPrograms, maxReportedPrograms, type Programs, publishProgramsMs } from "../../src/programs/programs.ts";
 
 let time: VirtualTime;
@@ -177,4 +183,140 @@ test("a note has its rows; of too many, and of those that do not fit, the last o
 
 test("bytes that are no note are nothing", () => {
   expect(() => readProgramNote(Uint8Array.of(1, 255))).toThrow(RangeError);
+});
+
+const conversation = (digest: number, isContinued: boolean, tenant?: string) => ({
+  ...planned(undefined, tenant === undefined ? {} : { tenant }),
+  sessionSource: "prefix",
+  conversation: { digest, isContinued },
+});
+
+/** A turn as the data plane plans it: it continues the first beginning that is one. */
+function say(
+  router: number,
+  beginnings: readonly number[],
+  { isAnswered = true }: { isAnswered?: boolean } = {},
+): void {
+  hold(router, beginnings)(isAnswered);
+  time.advance(publishBeginningsMs);
+}
+
+function hold(router: number, beginnings: readonly number[]): (isAnswered: boolean) => void {
+  const { begin, isBeginning } = routers[router]!;
+  const known = beginnings.slice(0, -1).find(isBeginning);
+  const step = begin(conversation(known ?? beginnings.at(-1)!, known !== undefined))!;
+  step.sent("a");
+  return (isAnswered) =>
+    step.ended({ isAnswered, promptTokens: 10, cachedTokens: 0, outputTokens: isAnswered ? 5 : 0 });
+}
+
+test("a conversation without a key whose turns go to two routers is one program, from its second turn on", () => {
+  say(0, [1]);
+  publish();
+  expect([programsAt(0), programsAt(1)]).toEqual([[], []]);
+  for (const [router, ...beginnings] of [
+    [1, 1, 2],
+    [0, 1, 2, 3],
+    [1, 1, 2, 3, 4],
+    [0, 1, 2, 3, 4, 5],
+  ] as const) {
+    say(router, beginnings);
+  }
+  publish();
+  const whole = [expect.objectContaining({ source: "prefix", steps: 5, outputTokens: 25, state: "idle" })];
+  expect([programsAt(0), programsAt(1)]).toEqual([whole, whole]);
+});
+
+test("goes on at a router that had no turn of it, as long as its beginning is remembered", () => {
+  routers = startRouters(3);
+  say(0, [1]);
+  say(1, [1, 2]);
+  say(2, [1, 2, 3]);
+  publish();
+  expect(routers.map((router) => router.report().programs.map(({ steps }) => steps))).toEqual([[3], [3], [3]]);
+  time.advance(forgetBeginningsMs);
+  expect(routers.map(({ isBeginning }) => isBeginning(1))).toEqual([false, false, false]);
+});
+
+test.each([
+  [0, 0],
+  [0, 1],
+])("samples of one prompt at routers %i and %i are programs of their own from their second turn on", (one, other) => {
+  const ends = [hold(one, [1]), hold(other, [1])];
+  time.advance(publishBeginningsMs);
+  for (const end of ends) end(true);
+  for (const [router, turn] of [
+    [one, 20],
+    [other, 30],
+  ] as const) {
+    say(router, [1, turn]);
+    say(router, [1, turn, turn + 1]);
+    say(router, [1, turn, turn + 1, turn + 2]);
+  }
+  publish();
+  for (const at of [0, 1]) expect(programsAt(at).map(({ steps }) => steps)).toEqual([3, 3]);
+});
+
+test("a first request that failed may come again", () => {
+  say(0, [1], { isAnswered: false });
+  expect([routers[0]!.isBeginning(1), routers[1]!.isBeginning(1)]).toEqual([false, false]);
+  say(1, [1]);
+  say(0, [1, 2]);
+  publish();
+  expect(programsAt(1)).toEqual([expect.objectContaining({ steps: 2, failed: 1 })]);
+});
+
+test("tenants with the same text are programs of their own", () => {
+  for (const [digest, tenant] of [
+    [1, "t"],
+    [2, "u"],
+  ] as const) {
+    routers[0]!.begin(conversation(digest, false, tenant));
+    routers[0]!.begin(conversation(digest, true, tenant));
+  }
+  expect(programsAt(0).map(({ tenant, queued }) => [tenant, queued])).toEqual([
+    ["t", 2],
+    ["u", 2],
+  ]);
+});
+
+test("one first request too many: the earliest is forgotten, and the next conversation is a program", () => {
+  for (let at = 1; at <= maxFirstSteps + 1; at++) hold(0, [at])(true);
+  say(0, [1, -1]);
+  say(0, [2, -2]);
+  expect(programsAt(0).map(({ steps }) => steps)).toEqual([2, 1]);
+  expect([1, 2].map((digest) => routers[1]!.isBeginning(digest))).toEqual([true, true]);
+});
+
+test("one beginning too many: the oldest note of beginnings goes, at other routers too", () => {
+  for (let at = 1; at <= maxBeginnings; at++) hold(0, [at])(true);
+  time.advance(publishBeginningsMs);
+  expect([0, 1].map((at) => routers[at]!.isBeginning(1))).toEqual([true, true]);
+  hold(0, [maxBeginnings + 1])(true);
+  time.advance(publishBeginningsMs);
+  for (const { isBeginning } of routers) {
+    expect([1, 128, 129, maxBeginnings, maxBeginnings + 1].map(isBeginning)).toEqual([false, false, true, true, true]);
+  }
+});
+
+test("a note of beginnings that is none is ignored", () => {
+  const broken: Note = {
+    origin: { router: asRouterId("x"), epoch: 1 },
+    key: "beginnings/0",
+    bytes: Uint8Array.of(9),
+    ageMs: 0,
+  };
+  let hear: (note: Note) => void = () => {};
+  const notes: NoteChannel = {
+    post: () => true,
+    onNote: (listener) => {
+      hear = listener;
+      return () => {};
+    },
+  };
+  const conversations = new Conversations({ ...time, notes, onContinued: () => {} });
+  conversations.start();
+  hear(broken);
+  conversations.begun(1);
+  expect(conversations.isBeginning(1)).toBe(true);
 });

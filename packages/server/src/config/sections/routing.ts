@@ -1,4 +1,4 @@
-import { defaultSessionKeyLadder, nameOfSource, type SessionKeySource } from "@espalier/api";
+import { defaultSessionKeyLadder, nameOfSource, prefixSource, type SessionKeySource } from "@espalier/api";
 import { Type } from "typebox";
 import { duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
 import { compiled } from "../settings-of.ts";
@@ -101,14 +101,15 @@ const bodyField = "[^\\s/]{1,128}";
 
 const sessionKeySource = text({
   description:
-    "Header or body field that holds a session key; a field may be a path, `a.b`. After a slash: the header or field that names an agent of the session.",
+    "Header or body field that holds a session key; a field may be a path, `a.b`. After a slash: the header or field that names an agent of the session. `prefix`: without a key, a conversation of several requests is a program; it changes no decision.",
   maxLength: 264,
-  pattern: `^(header:${header}(/${header})?|body:${bodyField}(/${bodyField})?)$`,
-  expected: "header:NAME or body:FIELD",
+  pattern: `^(header:${header}(/${header})?|body:${bodyField}(/${bodyField})?|prefix)$`,
+  expected: "header:NAME, body:FIELD or prefix",
 });
 
 /** One text says where and under which name. Names of headers are in lower case in code. */
 function compileSource(written: string): SessionKeySource {
+  if (written === nameOfSource(prefixSource)) return prefixSource;
   const [from, names] = [written.slice(0, written.indexOf(":")), written.slice(written.indexOf(":") + 1)];
   const [name = "", agent] = (from === "header" ? names.toLowerCase() : names).split("/");
   const source = { from: from === "header" ? from : "body", name } as const;

@@ -173,15 +173,11 @@ test("a call that differs per engine goes to the engine that it names, and is co
 
 test("a control call past the bound is refused, and the next one goes out", async () => {
   const [sim] = await rig.sims(1);
-  const router = await start({ timeout: "1s" }, { engines: [sim!.url] });
+  const router = await start({ timeout: "3s" }, { engines: [sim!.url] });
   await sim!.fault({ kind: "hang-before-headers", path: "/reset_prefix_cache" });
   const reset = () => post(`${urlOf(router)}/reset_prefix_cache`, {});
-  const hanging = Array.from({ length: 64 }, reset);
-  await waitFor(async () => (await sim!.state()).requests !== undefined && (await reset()).status === 429, {
-    what: "the bound on control calls",
-  });
-  const answers = await Promise.all(hanging);
-  expect(answers.every(({ status }) => status === 502)).toBe(true);
+  const statuses = (await Promise.all(Array.from({ length: 65 }, reset))).map(({ status }) => status);
+  expect(statuses.toSorted()).toEqual([429, ...Array.from({ length: 64 }, () => 502)]);
   await sim!.clearFaults();
   expect((await reset()).status).toBe(200);
 });
@@ -295,6 +291,27 @@ test("an abort ends what the router itself holds, by id or all, with the answer 
   await post(`${urlOf(router)}/continue_generation`, {});
   expect((await ask("later")).json).toMatchObject({ meta_info: { id: "later", finish_reason: { type: "length" } } });
   await router.untilIdle();
+});
+
+test("an abort ends what every router holds, and a stream gets its answer as one", async () => {
+  const [sim] = await rig.sims(1, sglang);
+  const routers = await meshRouters(rig, 2, [sim!], { config: { rollouts: { port: 0 } } });
+  const [one, other] = routers as [RunningRouter, RunningRouter];
+  await post(`${urlOf(one)}/pause_generation`, { mode: "in_place" });
+  const queued = async () => (await other.metrics()).sum("espalier_admission_queued_requests");
+  const paused = async () => ((await other.engines())[0] as unknown as Json).paused === true;
+  await waitFor(paused, { what: "a paused engine at the other router" });
+  const ask = (rid: string, stream: boolean) => post(`${urlOf(other)}/generate`, rollout("a", { rid, stream }));
+  const [streamed, whole, kept] = [ask("a-1", true), ask("a-2", false), ask("b-1", false)];
+  await waitFor(async () => (await queued()) === 3, { what: "three queued requests" });
+  expect((await post(`${urlOf(one)}/abort_request`, { rid: "a-" })).status).toBe(200);
+  expect((await whole).json).toMatchObject({ meta_info: { finish_reason: { type: "abort" } } });
+  const events = (await streamed).text.split("\n\n");
+  expect(events[0]).toMatch(/^data: \{"text":"".*"type":"abort"/);
+  expect(events.slice(1)).toEqual(["data: [DONE]", ""]);
+  expect(await queued()).toBe(1);
+  expect((await post(`${urlOf(one)}/abort_request`, { abort_all: true })).status).toBe(200);
+  expect((await kept).json).toMatchObject({ meta_info: { finish_reason: { type: "abort" } } });
 });
 
 test("answers that frameworks aborted at the engine pass, and open no circuit breaker", async () => {

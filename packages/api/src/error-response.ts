@@ -34,13 +34,20 @@ export function errorResponse(family: ApiFamily, error: EspalierError, requestId
   return { status, headers, body: JSON.stringify(errorObject(family, error, requestId)) };
 }
 
-/** What SGLang answers to a request that was aborted in its queue, so that clients do not send it again. */
-export function abortedResponse({ message }: EspalierError, id: string): ErrorResponse {
+/**
+ * What SGLang answers to a request that was aborted in its queue, so that clients do not send it again.
+ *
+ * @param isStreamed whether it asked for a stream
+ */
+export function abortedResponse({ message }: EspalierError, id: string, isStreamed: boolean): ErrorResponse {
   const finishReason = { type: "abort", message, status_code: null, err_type: null };
   const counts = { prompt_tokens: 0, completion_tokens: 0, cached_tokens: 0 };
   const metaInfo = { id, finish_reason: finishReason, ...counts, output_token_logprobs: [] };
   const body = JSON.stringify({ text: "", output_ids: [], meta_info: metaInfo });
-  return { status: 200, headers: { "content-type": "application/json" }, body };
+  const written = isStreamed
+    ? { type: "text/event-stream; charset=utf-8", body: `data: ${body}\n\ndata: [DONE]\n\n` }
+    : { type: "application/json", body };
+  return { status: 200, headers: { "content-type": written.type }, body: written.body };
 }
 
 /**

@@ -8,7 +8,7 @@ export type { AnswerFault } from "./answer-content.ts";
 export { type FoundConversation, findConversation } from "./conversation.ts";
 export { type BodyEdits, editBody } from "./edit-body.ts";
 export { type ApiFamily, type Endpoint, endpoints } from "./endpoints.ts";
-export { abortedResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
+export { abortedResponse, type ErrorResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
 export { readJsonMember, type Span } from "./json-scan.ts";
 export { createJsonUsageReader } from "./json-usage-reader.ts";
 export { type RequestView, readRequestView, scanRequest, viewRequest } from "./request-view.ts";

@@ -67,6 +67,7 @@ import { createPrograms } from "./programs/programs.ts";
 import { HeldRequests } from "./request/held-requests.ts";
 import { createSplitParts } from "./request/split-parts.ts";
 import { createEngineControl } from "./rollouts/engine-control.ts";
+import { createSharedAborts } from "./rollouts/shared-aborts.ts";
 import type { RouterContext } from "./router-context.ts";
 import { createAdmissionParts, watchMemory } from "./routing/admission-parts.ts";
 import { createPools, type Pools, poolRules } from "./routing/pools.ts";
@@ -125,6 +126,7 @@ export function createContext(
   const table = tableOf("operator");
   const sources = createEngineSources({ ...ports, config, table, fleet });
   const engineControl = createEngineControl({ table: tableOf("rollouts"), fleet, clock });
+  const held = new HeldRequests();
   const onChange = (now: CompiledConfig): void => {
     settings = sharedSettings(now);
     mesh?.reconfigure({ mesh: now.mesh, settings });
@@ -143,7 +145,8 @@ export function createContext(
     ...{ clock, random, scheduler, logger, live, inFlight, descriptors, pools, adapterUse, learning, credits },
     ...{ decisionLog, recorder: createRecorder({ clock, random }) },
     ...{ fleet, prefix, index, proxy, mesh, controlHttp: http, engineControl },
-    heldRequests: new HeldRequests(),
+    heldRequests: held,
+    abortRequests: createSharedAborts({ held, notes: mesh?.replica.notes }),
     operators: {
       add: sources.operators.add,
       remove(id) {

@@ -14,6 +14,7 @@ import { releaseNoteLayout } from "./mesh/fleet-watch.ts";
 import { spendNoteLayout } from "./overflow/overflow-spend.ts";
 import { beginningNoteLayout } from "./programs/conversations.ts";
 import { programNoteLayout } from "./programs/program-note.ts";
+import { abortNoteLayout } from "./rollouts/shared-aborts.ts";
 
 /** What notes have behind their version, by key. */
 const noteLayouts = {
@@ -28,6 +29,7 @@ const noteLayouts = {
   release: releaseNoteLayout,
   "programs/<number>": programNoteLayout,
   "beginnings/<number>": beginningNoteLayout,
+  aborts: abortNoteLayout,
 };
 
 /** Fields of what routers send each other, in the notation of docs/reference/wire-layouts.md: by part of the protocol, then by name. */

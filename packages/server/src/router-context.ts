@@ -36,6 +36,7 @@ import type { ExchangeParts } from "./request/exchange.ts";
 import type { HeldRequests } from "./request/held-requests.ts";
 import type { SplitParts } from "./request/split-parts.ts";
 import type { EngineControl } from "./rollouts/engine-control.ts";
+import type { AbortRequests } from "./rollouts/shared-aborts.ts";
 import type { AdmissionParts } from "./routing/admission-parts.ts";
 import type { Pools } from "./routing/pools.ts";
 
@@ -59,6 +60,8 @@ export interface RouterContext {
   /** What RL frameworks did to engines. */
   readonly engineControl: EngineControl;
   readonly heldRequests: HeldRequests;
+  /** Those of all routers. */
+  readonly abortRequests: AbortRequests;
   /** Which session goes where. */
   readonly sessions: SessionBindings;
   /** Shared by all attempts at engines. */

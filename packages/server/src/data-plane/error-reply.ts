@@ -1,4 +1,4 @@
-import { type ApiFamily, abortedResponse, errorResponse } from "@espalier/api";
+import { type ApiFamily, type ErrorResponse, errorResponse } from "@espalier/api";
 import { asEspalierError, EspalierError, type Logger } from "@espalier/core";
 import type { FastifyError } from "fastify";
 import type { ClientResponse } from "../request/response-sink.ts";
@@ -16,11 +16,18 @@ export function replyWithError(
   extraHeaders: readonly string[] = [],
   endWhen: (end: () => void) => void = (end) => end(),
 ): void {
+  reply(response, errorResponse(family, error, requestId), requestId, extraHeaders, endWhen);
+}
+
+/** Writes an answer of the router's own. Does nothing when another one has begun. */
+export function reply(
+  response: ClientResponse,
+  { status, headers, body }: ErrorResponse,
+  requestId: string,
+  extraHeaders: readonly string[] = [],
+  endWhen: (end: () => void) => void = (end) => end(),
+): void {
   if (response.headersSent || response.destroyed) return;
-  const isAborted = family === "sglang" && error.code === "request_aborted";
-  const { status, headers, body } = isAborted
-    ? abortedResponse(error, requestId)
-    : errorResponse(family, error, requestId);
   response.writeHead(status, [
     ...Object.entries(headers).flat(),
     "content-length",

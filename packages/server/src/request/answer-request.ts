@@ -1,9 +1,9 @@
-import type { ApiFamily } from "@espalier/api";
+import { type ApiFamily, abortedResponse } from "@espalier/api";
 import { asEspalierError, EspalierError } from "@espalier/core";
 import { requestHeaders } from "@espalier/engines";
 import { Retries, transferHeaderNames } from "@espalier/routing";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { replyWithError } from "../data-plane/error-reply.ts";
+import { reply as replyWith, replyWithError } from "../data-plane/error-reply.ts";
 import { releaseBody } from "../data-plane/read-body.ts";
 import { callerTraceparent, newTraceparent } from "../data-plane/request-ids.ts";
 import { Diversion } from "../overflow/overflow-source.ts";
@@ -37,10 +37,16 @@ export function answer(
     countRefusal(context, request, new EspalierError("client_closed"));
     return;
   }
-  const answerError = (error: EspalierError, attempted: readonly string[] = []): void =>
-    replyWithError(response, family, error, request.id, [...attempted, ...closing(context)]);
+  let isStreamed = false;
+  const answerError = (error: EspalierError, attempted: readonly string[] = []): void => {
+    const headers = [...attempted, ...closing(context)];
+    if (family === "sglang" && error.code === "request_aborted")
+      replyWith(response, abortedResponse(error, request.id, isStreamed), request.id, headers);
+    else replyWithError(response, family, error, request.id, headers);
+  };
   const run = (planned: PlannedRequest): void => {
     const { exchange } = context;
+    isStreamed = planned.isStreamed === true;
     planned.step = context.programs.begin(planned);
     const start = (diversion?: Diversion): void => {
       const retries = new Retries(exchange.retryBudget, exchange.retryMeters);

@@ -16,7 +16,7 @@ export interface ControlEffect {
    * method has to do with weights.
    */
   readonly voids?: true | "cleared" | "method";
-  /** What this router holds of the requests that the call names ends too. */
+  /** What routers hold of the requests that the call names ends too. */
   readonly aborts?: true;
 }
 

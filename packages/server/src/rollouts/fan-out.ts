@@ -3,16 +3,17 @@ import { asEspalierError, EspalierError, type HttpClient, isJsonObject, type Log
 import type { EngineRecord, Fleet } from "@espalier/engines";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { RolloutsConfig } from "../config/index.ts";
-import type { HeldRequests } from "../request/held-requests.ts";
 import { type ControlCall, controlCalls } from "./control-calls.ts";
 import type { EngineControl } from "./engine-control.ts";
 import { type EngineAnswer, mergeAnswers } from "./merge-answers.ts";
+import type { AbortRequests } from "./shared-aborts.ts";
 import { findEngine, readObject } from "./worker-routes.ts";
 
 export interface FanOutOptions {
   readonly fleet: Pick<Fleet, "engines">;
   readonly control: EngineControl;
-  readonly held: Pick<HeldRequests, "abort">;
+  /** At all routers. */
+  readonly abort: AbortRequests;
   /** With the engines' key, if there is one. */
   readonly http: HttpClient;
   readonly settings: Pick<RolloutsConfig, "timeoutMs">;
@@ -110,7 +111,7 @@ class ControlRun {
     const { control, logger } = this.#options;
     const effect = { ...this.#call, tags: this.#call.releases === undefined ? [] : tagsOf(this.#request) };
     const isVoid = this.#isVoid();
-    if (this.#call.aborts) this.#options.held.abort(meantOf(readObject(this.#request.body)));
+    if (this.#call.aborts) this.#abort();
     const engines = this.#engines.map((engine) => ({ engine, undo: control.begin(engine.id, effect) }));
     const answers = await Promise.all(
       engines.map(async ({ engine, undo }) => {
@@ -125,6 +126,13 @@ class ControlRun {
     if (failed.length === 0) logger.info("control call done", fields);
     else logger.warn("control call failed", { ...fields, failed: failed.map(({ engine }) => engine) });
     return answers;
+  }
+
+  /** SGLang's call means all requests, or those whose id begins with the given one. */
+  #abort(): void {
+    const { rid, abort_all: isForAll } = readObject(this.#request.body);
+    if (isForAll === true) this.#options.abort("");
+    else if (typeof rid === "string" && rid !== "") this.#options.abort(rid);
   }
 
   reply(reply: FastifyReply, answers: readonly EngineAnswer[]): unknown {
@@ -191,12 +199,6 @@ function enginesOf(
   const engines = present.filter(({ models }) => model === undefined || models?.some(({ id }) => id === model));
   if (engines.length === 0) throw new EspalierError("no_engine_available");
   return engines;
-}
-
-/** Which requests SGLang's `/abort_request` means: all, or those whose id begins with the given one. */
-function meantOf({ rid, abort_all: isForAll }: Readonly<Record<string, unknown>>) {
-  if (isForAll === true) return () => true;
-  return (own: string | undefined) => typeof rid === "string" && rid !== "" && own?.startsWith(rid) === true;
 }
 
 function readAnswer(body: string): unknown {

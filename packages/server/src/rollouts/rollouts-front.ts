@@ -21,7 +21,7 @@ export interface RolloutsOptions {
 /** The data plane as RL frameworks reach it, with the control routes that they expect of their router. */
 export function createRolloutsFront({ settings, context, meter }: RolloutsOptions): Front {
   const { fleet, mesh, operators, engineControl: control, controlHttp: http, scheduler, logger } = context;
-  const { heldRequests: held, sessions, programs } = context;
+  const { abortRequests: abort, sessions, programs } = context;
   const keys = settings.keySha256 ? [{ name: "rollouts", sha256: settings.keySha256 }] : undefined;
   const who = createWhoMayRead({ origins: () => [], isOpen: keys === undefined });
   const loadOf = ({ targets }: EngineRecord): number =>
@@ -36,7 +36,7 @@ export function createRolloutsFront({ settings, context, meter }: RolloutsOption
         if (refusal) throw refusal;
         authenticate(keys ?? [], headers);
       });
-      const parts = { fleet, control, held, http, settings, scheduler, logger, meter };
+      const parts = { fleet, control, abort, http, settings, scheduler, logger, meter };
       registerWorkers(app, { ...parts, operators, loadOf, isAllowed: createEngineHosts(settings.allow) });
       registerControl(app, parts);
       registerEnds(app, { sessions, programs, fleet });

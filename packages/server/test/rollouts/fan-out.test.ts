@@ -24,7 +24,7 @@ function rig(count: number, answerOf: (engine: number, request: HttpRequest) => 
       end: (id, _, isVoid) => void events.push(`end ${id} ${isVoid}`),
       forget() {},
     },
-    held: { abort() {} },
+    abort() {},
     async http(request) {
       const at = Number(/e(\d+)/.exec(request.url)?.[1]);
       return { ...answerOf(at, request), headers: {} };

@@ -47,6 +47,24 @@ test("random spreads evenly in the long run", async () => {
   for (const count of counts(engines)) expect(Math.abs(count - 80)).toBeLessThan(37);
 });
 
+test("two runs with one seed choose the same engines for the same requests, and another seed others", async () => {
+  const engines = await jsonEngines(4);
+  const run = async (policy: object): Promise<readonly string[]> => {
+    const router = await rig.router({ engines: urls(engines), config: { policy } });
+    const chosen: string[] = [];
+    for (let turn = 0; turn < 24; turn++) {
+      const { headers } = await ask(router, { user: `trajectory ${turn % 12}` });
+      chosen.push(String(headers["x-espalier-engine"]));
+    }
+    return chosen;
+  };
+  for (const name of ["random", "sticky", "consistent_hashing"]) {
+    const first = await run({ name, seed: 1 });
+    expect(await run({ name, seed: 1 })).toEqual(first);
+    if (name !== "consistent_hashing") expect(await run({ name, seed: 2 })).not.toEqual(first);
+  }
+});
+
 test("least_connections keeps the requests in flight level", async () => {
   const engines = await silentEngines(3);
   const router = await rig.router({ engines: urls(engines), config: { policy: "least_connections" } });

@@ -1,5 +1,5 @@
-import { EspalierError } from "@espalier/core";
-import { createPolicy, defaultObjectives } from "@espalier/policies";
+import { EspalierError, systemRandom } from "@espalier/core";
+import { createCandidateSet, createPolicy, defaultObjectives } from "@espalier/policies";
 import { PoolWork } from "@espalier/routing";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
@@ -100,6 +100,27 @@ pools:
   expect(rules[0]?.createPolicy().name).toBe("consistent_hashing");
   expect(rules[1]).toMatchObject({ models: ["*"], upstreamHeaders: [] });
   expect(rules[1]?.createPolicy().name).toBe("least_tokens");
+});
+
+test("policies with one seed draw alike, whatever others draw, and explanations draw nothing", () => {
+  const chosen = (policyText: string, explains = false) => {
+    const [rule] = poolRules(loadConfig({ file: { path: "espalier.yaml", text: `policy: ${policyText}` } }));
+    const policy = rule!.createPolicy();
+    const others = systemRandom;
+    return Array.from({ length: 64 }, () => {
+      const candidates = createCandidateSet();
+      for (const key of ["a", "b", "c", "d"]) candidates.add(key, 0);
+      const request = { promptTokens: 100, expectedOutputTokens: 10, sessionKey: "s", prefixKey: undefined };
+      if (explains) policy.explain(request, candidates);
+      return policy.choose(request, candidates, others).index;
+    });
+  };
+  for (const name of ["random", "sticky", "power_of_two", "predicted_latency"]) {
+    const seven = chosen(`{ name: ${name}, seed: 7 }`);
+    expect(chosen(`{ name: ${name}, seed: 7 }`, true)).toEqual(seven);
+    expect(chosen(`{ name: ${name}, seed: 8 }`)).not.toEqual(seven);
+    expect(chosen(name)).not.toEqual(seven);
+  }
 });
 
 test("a policy that does not exist is found when the rules are made, not with the first request", () => {

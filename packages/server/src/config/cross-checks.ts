@@ -163,7 +163,7 @@ function checkBreaker({ breaker: { open, "max-open": maxOpen } }: ConfigTree): P
 /** Whether there may be a policy of this name beside those of the catalogue. */
 type IsPolicy = (name: string) => boolean;
 
-function checkPolicy({ name, ...options }: ConfigTree["policy"], path: Path, isPolicy: IsPolicy): Problem[] {
+function checkPolicy({ name, seed: _, ...options }: ConfigTree["policy"], path: Path, isPolicy: IsPolicy): Problem[] {
   const catalogue: Readonly<Record<string, readonly string[]>> = policyOptions;
   if (!Object.hasOwn(catalogue, name) && !isPolicy(name)) {
     const advice = didYouMean(name, Object.keys(catalogue));

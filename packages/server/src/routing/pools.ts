@@ -1,3 +1,4 @@
+import { createSeededRandom } from "@espalier/core";
 import { type CreatePolicyOptions, createPolicy, type Objectives, type Policy } from "@espalier/policies";
 import type { PoolWork } from "@espalier/routing";
 import type { AdmissionConfig, CompiledConfig, PoolConfig } from "../config/index.ts";
@@ -160,7 +161,8 @@ export function poolRules(
     slo: undefined,
   };
   return [...pools, general].map((pool) => {
-    const create = () => createPolicy(pool.policy.name, pool.policy.options, custom);
+    const { name, seed, options } = pool.policy;
+    const create = () => withSeed(createPolicy(name, options, custom), seed);
     return {
       models: pool.models,
       policyText: JSON.stringify(pool.policy),
@@ -173,6 +175,13 @@ export function poolRules(
       defaultClass: admission.mode === "off" ? "" : admission.defaultClass,
     };
   });
+}
+
+/** A policy whose choices draw from a source of their own. Explanations and dry runs draw nothing. */
+function withSeed(policy: Policy, seed: number | undefined): Policy {
+  if (seed === undefined) return policy;
+  const random = createSeededRandom(seed);
+  return { ...policy, choose: (request, candidates) => policy.choose(request, candidates, random) };
 }
 
 /** Without admission no request has a class. */

@@ -61,6 +61,7 @@ const ranges: readonly (readonly [string, string, string, string, string])[] = [
   ["policy.session-load-factor", "0.999", "1", "1000", "1000.1"],
   ["policy.session-free-requests", "-1", "0", "1000000", "1000001"],
   ["policy.fewest-sessions", "-1", "0", "1", "2"],
+  ["policy.seed", "-1", "0", "4294967295", "4294967296"],
   ["policy.foreign-request-tokens", "-1", "0", "10000000", "10000001"],
   ["policy.prefix-tokens", "0", "1", "65536", "65537"],
   ["policy.near-tie-tokens", "-1", "0", "10000000", "10000001"],

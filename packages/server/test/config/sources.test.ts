@@ -193,6 +193,7 @@ const samples: Readonly<Record<string, string>> = {
   "engine-tls.verify": "false",
   plugins: "/plugins/mine.mjs",
   "policy.name": "random",
+  "policy.seed": "7",
   "policy.load-factor": "3.5",
   "policy.points-per-weight": "7",
   "policy.max-idle-seconds": "7",

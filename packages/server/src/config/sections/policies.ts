@@ -264,6 +264,8 @@ const optionSchemas = {
 /** A policy by name. Options that were not set are absent: the policy has its own defaults. */
 export interface PolicyConfig {
   readonly name: string;
+  /** Of its random choices; drawn at the start when undefined. */
+  readonly seed?: number | undefined;
   readonly options: Readonly<Record<string, number>>;
 }
 
@@ -272,7 +274,7 @@ export interface PolicyConfig {
  * of the file, by which policies read them, those of plugins too.
  */
 export const policyOf = (description: string) =>
-  compiled(policySection(description), (_, { name, ...options }): PolicyConfig => ({ name, options }));
+  compiled(policySection(description), (_, { name, seed, ...options }): PolicyConfig => ({ name, seed, options }));
 
 const policySection = (description: string) =>
   section(
@@ -288,6 +290,14 @@ const policySection = (description: string) =>
         default: "predicted_latency",
         espalier: { kind: "text", expected: policyNameExpected },
       }),
+      seed: Type.Optional(
+        integer({
+          description:
+            "Seed of random choices. Runs with the same seed, requests, order and load reports choose the same engines. Default: random.",
+          minimum: 0,
+          maximum: 4_294_967_295,
+        }),
+      ),
       ...optionSchemas,
     },
     { shorthand: "name", aliases: policyAliases, replaced: { objective: "slo.tpot" } },

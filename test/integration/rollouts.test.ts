@@ -64,6 +64,35 @@ test("a framework adds engines by one router, and each router of the mesh serves
   await untilUp(routers, 0);
 });
 
+test("requests that name their engines repeat a run, whatever the policy, and are refused once the engine is gone", async () => {
+  const sims = await rig.sims(3);
+  const engines = sims.map(({ url }) => url);
+  const router = await start({}, { engines, config: { policy: "round_robin" } });
+  await untilUp([router], 3);
+  const ask = (headers = {}) => post(`${urlOf(router)}/v1/chat/completions`, chat({ max_tokens: 1 }), headers);
+  const engineOf = ({ headers }: { readonly headers: Json }): string => String(headers["x-espalier-engine"]);
+  const recorded: string[] = [];
+  for (let turn = 0; turn < 7; turn++) recorded.push(engineOf(await ask()));
+  expect(new Set(recorded).size).toBe(3);
+  const replayed: string[] = [];
+  for (const engine of recorded) replayed.push(engineOf(await ask({ "x-espalier-engine": engine })));
+  expect(replayed).toEqual(recorded);
+  expect(engineOf(await ask({ "x-espalier-engine": sims[1]!.url }))).toBe(sims[1]!.id);
+
+  const gone = await ask({ "x-espalier-engine": "http://127.0.0.1:1" });
+  expect([gone.status, errorOf(gone).code]).toEqual([404, "engine_not_found"]);
+  await sims[2]!.stop();
+  const isDown = async () => (await router.engines()).some(({ id, state }) => id === sims[2]!.id && state !== "up");
+  await waitFor(isDown, { what: "the engine to be down" });
+  const down = await ask({ "x-espalier-engine": sims[2]!.id });
+  expect([down.status >= 500, errorOf(down).message]).toEqual([true, expect.stringContaining(sims[2]!.id)]);
+  // The clients' listener knows no such header.
+  const plain = await post(`${router.url}/v1/chat/completions`, chat({ max_tokens: 1 }), {
+    "x-espalier-engine": "http://127.0.0.1:1",
+  });
+  expect(plain.status).toBe(200);
+});
+
 test("types become roles, a rank behind the URL is cut off, and what is wrong is refused", async () => {
   const router = await start();
   const add = (body: Json) => post(`${urlOf(router)}/workers`, body);

@@ -11,6 +11,7 @@ import {
   viewRequest,
 } from "@espalier/api";
 import { EspalierError } from "@espalier/core";
+import type { EngineRecord } from "@espalier/engines";
 import {
   expectedOutputTokens,
   findTransferField,
@@ -24,6 +25,7 @@ import { readForwardedBody, refuseReserved } from "../large-bodies/read-forwarde
 import { planOverflow } from "../overflow/overflow.ts";
 import { saltOf } from "../prefix/prompt-reader.ts";
 import { answer, bytesPerToken, engineHead, planForward } from "../request/answer-request.ts";
+import { engineHeader, findEngine } from "../request/named-engine.ts";
 import { type BodyFields, type ClientRequest, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import { describeRequest, type RequestTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
@@ -80,6 +82,20 @@ interface ReadRequest {
   readonly acceptedMs: number;
 }
 
+/**
+ * A framework that repeats a run names the engine of each request, by id or URL.
+ *
+ * @throws EspalierError `engine_not_found`
+ */
+function namedEngine({ fleet }: RouterContext, named: string): EngineRecord {
+  const engine = findEngine(
+    fleet.engines.filter(({ state }) => state !== "removed"),
+    named,
+  );
+  if (engine) return engine;
+  throw new EspalierError("engine_not_found", `The engine that the request names in \`${engineHeader}\` is gone.`);
+}
+
 /** A request that continues a stored response goes to the engine that has it. */
 function planFound(
   context: RouterContext,
@@ -87,6 +103,8 @@ function planFound(
   read: ReadRequest,
 ): PlannedRequest | Promise<PlannedRequest> {
   const { previousResponseId } = read.view;
+  const named = request.isRollout ? request.headers[engineHeader] : undefined;
+  if (typeof named === "string") return planView(context, request, read, namedEngine(context, named).id);
   if (previousResponseId === undefined) return planView(context, request, read, undefined);
   return locateResponse(context, previousResponseId, "previous_response_id").then((engine) =>
     planView(context, request, read, engine),
@@ -132,7 +150,9 @@ function planView(
   const readMs = trace?.nowMs() ?? 0;
   const { recorder } = context;
   const { headers, ownTraceparent } = engineHead(context, request, pool);
-  const rollout = request.isRollout ? { rid: ridOf(view) } : undefined;
+  const rollout = request.isRollout
+    ? { rid: ridOf(view), namesEngine: request.headers[engineHeader] !== undefined }
+    : undefined;
   const { readsPrefixes } = pool.policy;
   const { ttftMs: sloTtftMs, tpotMs: sloTpotMs } = pool.objectivesOf(service?.className);
   const isRead = (readsPrefixes || recorder.isOn) && endpoint.kind === "generate";

@@ -65,8 +65,11 @@ export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> 
   /** Whether an engine applies the adapter that is asked for; absent for a base model. */
   readonly serves?: ((engine: EngineRecord) => boolean) | undefined;
   readonly onlyEngine: string | undefined;
-  /** Of a request by the listener for RL frameworks, which may abort it: the id in its body, if it has one. */
-  readonly rollout?: { readonly rid: string | undefined } | undefined;
+  /**
+   * Of a request by the listener for RL frameworks, which may abort it: the id in its body, if it has one, and whether it
+   * names `onlyEngine`.
+   */
+  readonly rollout?: { readonly rid: string | undefined; readonly namesEngine: boolean } | undefined;
   /** The prompt field of the body that has an unknown layout. */
   readonly unreadPrompt?: string | undefined;
   /** Of the program that it is part of; undefined for none. Set once it is planned. */

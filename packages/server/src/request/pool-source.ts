@@ -509,6 +509,9 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     const possible = this.targets().filter(({ engine }) => onlyEngine === undefined || engine.id === onlyEngine);
     if (error.code === "no_engine_available" && areAsleep(possible)) return new EspalierError("engines_asleep");
     if (onlyEngine === undefined) return error;
+    if (this.#plan.rollout?.namesEngine) {
+      return new EspalierError(error.code, `Engine ${onlyEngine}, which the request names, is not available.`);
+    }
     return new EspalierError("response_not_found", "The engine that stores this response is not available.");
   }
 }

@@ -3,11 +3,12 @@ import { asEspalierError, EspalierError, type HttpClient, isJsonObject, type Log
 import type { EngineRecord, Fleet } from "@espalier/engines";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { RolloutsConfig } from "../config/index.ts";
+import { engineHeader, findEngine } from "../request/named-engine.ts";
 import { type ControlCall, controlCalls } from "./control-calls.ts";
 import type { EngineControl } from "./engine-control.ts";
 import { type EngineAnswer, mergeAnswers } from "./merge-answers.ts";
 import type { AbortRequests } from "./shared-aborts.ts";
-import { findEngine, readObject } from "./worker-routes.ts";
+import { readObject } from "./worker-routes.ts";
 
 export interface FanOutOptions {
   readonly fleet: Pick<Fleet, "engines">;
@@ -28,8 +29,6 @@ const maxControlAnswerBytes = 1024 * 1024;
 /** Bytes of all answers that one call brings together. What is beyond is read and left out, with its engine's status kept. */
 const maxMergedBytes = 16 * 1024 * 1024;
 
-/** Names the engine of a call that is for one. */
-const engineHeader = "x-espalier-engine";
 /** Names the model whose engines a call is for. */
 const modelHeader = "x-espalier-model";
 

@@ -1,8 +1,8 @@
-import { asEngineId, EspalierError, isJsonObject, type Logger, type Scheduler } from "@espalier/core";
+import { EspalierError, isJsonObject, type Logger, type Scheduler } from "@espalier/core";
 import type { EngineRecord, Fleet } from "@espalier/engines";
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import { parseEnginesFile } from "../config/index.ts";
 import type { OperatorEngines } from "../lifecycle/operator-engines.ts";
+import { baseUrl, findEngine } from "../request/named-engine.ts";
 
 export interface WorkerRoutesOptions {
   readonly fleet: Pick<Fleet, "engines" | "engine" | "onChange">;
@@ -141,28 +141,6 @@ export function readObject(body: unknown): Readonly<Record<string, unknown>> {
   }
   if (!isJsonObject(value)) throw new EspalierError("invalid_body");
   return value;
-}
-
-/**
- * The URL in the form of the fleet. A rank behind it, as routers with data parallelism list engines, is cut off.
- *
- * @returns undefined for what is no URL of an engine
- */
-function baseUrl(written: string): string | undefined {
-  try {
-    return parseEnginesFile(JSON.stringify([written.replace(/@\d+$/, "")]), "url")[0]?.url;
-  } catch {
-    return undefined;
-  }
-}
-
-/** @param named an engine's id, or its URL */
-export function findEngine(engines: readonly EngineRecord[], named: string): EngineRecord | undefined {
-  const id = asEngineId(named);
-  const byId = engines.find((engine) => engine.id === id);
-  if (byId) return byId;
-  const url = baseUrl(named);
-  return engines.find((engine) => engine.url === url);
 }
 
 /** An element of `engines`. Only SGLang's engines are registered with a type: theirs is the KV transfer. */

@@ -2,7 +2,7 @@ import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import type { ServerResponse } from "node:http";
 import { dirname, join } from "node:path";
 import { gunzipSync } from "node:zlib";
-import { readTrace } from "@espalier/simulator";
+import { readTrace, traceSessions } from "@espalier/simulator";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
 import {
@@ -25,7 +25,7 @@ const requestAt = (at: number, changes: object = {}) => ({
     session: null,
     tenant: null,
   },
-  adapter: null,
+  ...{ durationMs: 1, agent: null, parentAgent: null, adapter: null },
   ...changes,
 });
 
@@ -80,13 +80,46 @@ test("a router's requests become a gzipped trace with sessions, tenants and adap
   const [first] = gunzipSync(readFileSync(file)).toString("utf8").split("\n");
   expect(JSON.parse(first!)).toEqual({
     ...{ chat_id: 1, parent_chat_id: 77, timestamp: 5.001, input_length: 33, output_length: 2, hash_ids: [1, 2] },
-    ...{ model: "m", tenant: 9, adapter: "legal" },
+    ...{ model: "m", tenant: 9, adapter: "legal", turn: 0, after: [], pause_ms: 0 },
   });
   const requests = await readTrace(file);
   expect(requests.map(({ arrivalMs, session, turn }) => [Math.round(arrivalMs), session, turn])).toEqual([
     [0, "chat-3", 0],
     [1, "chat-77", 0],
     [2, "chat-77", 1],
+  ]);
+});
+
+test("a recording keeps what each request of a session waited for, for a replay that waits alike", async () => {
+  const router = await routerThat((response) => {
+    response.end(
+      lines(
+        requestAt(0, { session: 77, durationMs: 900 }),
+        requestAt(1_000, { session: 77, agent: 5, durationMs: 1_000 }),
+        requestAt(2_100, { session: 77, agent: 6, parentAgent: 5, durationMs: 400 }),
+        requestAt(700, { durationMs: 2_000 }),
+        requestAt(3_000, { session: 77, durationMs: 50 }),
+      ),
+    );
+  });
+  const { file } = await recordOf([router.url], { name: "trace.jsonl" });
+  const written = readFileSync(file, "utf8").trim().split("\n");
+  expect(written.map((line) => JSON.parse(line) as object)).toMatchObject([
+    { turn: 0, after: [], pause_ms: 0 },
+    { agent: 5, turn: 0, after: [1], pause_ms: 100 },
+    { agent: 6, parent_agent: 5, turn: 0, after: [2], pause_ms: 100 },
+    { parent_chat_id: -1, turn: 0, after: [], pause_ms: 0 },
+    { turn: 1, after: [1, 2], pause_ms: 1_000 },
+  ]);
+  const requests = await readTrace(file);
+  expect(traceSessions(requests)?.map((session) => session.map(({ agent, wait }) => [agent?.name, wait]))).toEqual([
+    [
+      [undefined, { after: [], thinkMs: 0 }],
+      ["5", { after: [0], thinkMs: 100 }],
+      ["6", { after: [1], thinkMs: 100 }],
+      [undefined, { after: [0, 1], thinkMs: 1_000 }],
+    ],
+    [[undefined, { after: [], thinkMs: 0 }]],
   ]);
 });
 

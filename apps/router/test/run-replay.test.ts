@@ -2,9 +2,9 @@ import { createSeededRandom, systemClock } from "@espalier/core";
 import { poissonArrivals, type RequestResult, type TraceRequest } from "@espalier/simulator";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
-import type { PlannedRequest } from "../src/replay/replay-plan.ts";
+import { type PlannedRequest, planReplay } from "../src/replay/replay-plan.ts";
 import { type ReplayRunOptions, runReplay } from "../src/replay/run-replay.ts";
-import { type SeenRequest, streamAnswer, temporaryServer } from "./temporary.ts";
+import { type SeenRequest, streamAnswer, temporaryFile, temporaryServer } from "./temporary.ts";
 
 function planned(index: number, arrivalMs = 0): PlannedRequest {
   const trace: TraceRequest = {
@@ -139,6 +139,57 @@ test("a user works through whole sessions; one begins when the one before has en
   });
   await run([url], { requests: plannedSessions(), speed: 10_000, concurrency: 1 });
   expect(seen).toEqual(["one", "one", "two", "two", "two"]);
+});
+
+/** A session of Claude Code that calls a sub-agent, which calls one of its own, and goes on after both. */
+const claudeCode = JSON.stringify({
+  ...{ id: "s", models: ["m"], block_size: 64, hash_id_scope: "local", tool_tokens: 0, system_tokens: 0 },
+  requests: [
+    claudeCodeStep(0, 0),
+    {
+      ...{ t: 30, type: "subagent", duration_ms: 20_000, tool_tokens: 0, system_tokens: 0 },
+      requests: [
+        claudeCodeStep(0, 3),
+        {
+          t: 12,
+          type: "subagent",
+          duration_ms: 2_000,
+          tool_tokens: 0,
+          system_tokens: 0,
+          requests: [claudeCodeStep(0, 2)],
+        },
+      ],
+    },
+    claudeCodeStep(34, 4),
+  ],
+});
+
+function claudeCodeStep(t: number, block: number): object {
+  return { t, type: "n", model: "m", in: 64, out: 5, hash_ids: [[1 + 10 * block, 1]], api_time: 2 };
+}
+
+test("a Claude Code trace is replayed with its agents, each after its recorded pause behind what it waits for", async () => {
+  const path = temporaryFile("sessions.jsonl", `${claudeCode}\n`);
+  const seen: SeenRequest[] = [];
+  const url = await temporaryServer((request) => {
+    seen.push(request);
+    streamAnswer(request.response, ["x"]);
+  });
+  const requests = await planReplay({ path, format: "claude-code", model: "m", seed: 1 });
+  const results = await run([url], { requests, speed: 100 });
+  const names = ["x-session-id", "x-claude-code-session-id", "x-claude-code-agent-id", "x-claude-code-parent-agent-id"];
+  expect(seen.map(({ headers }) => names.map((name) => headers[name]))).toEqual([
+    ["s", undefined, undefined, undefined],
+    [undefined, "s", "requests[1]", undefined],
+    [undefined, "s", "requests[1].requests[1]", "requests[1]"],
+    ["s", undefined, undefined, undefined],
+  ]);
+  const turn = (number: number) => results.find((result) => result.turn === number)!;
+  // 10 s - 2 s after the first answer; 8 s after that; 34 s - 22 s after the last of them.
+  const pausesMs = [8_000, 8_000, 10_000];
+  for (const [at, pauseMs] of pausesMs.entries()) {
+    expect(turn(at + 1).startMs - turn(at).endMs).toBeGreaterThanOrEqual(pauseMs / 100 - 2);
+  }
 });
 
 test("sessions begin at random times of a rate, and only where the trace says what requests wait for", async () => {

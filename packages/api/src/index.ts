@@ -14,6 +14,8 @@ export { createJsonUsageReader } from "./json-usage-reader.ts";
 export { type RequestView, readRequestView, scanRequest, viewRequest } from "./request-view.ts";
 export {
   defaultSessionKeyLadder,
+  type FoundSession,
+  findParentAgent,
   findSession,
   nameOfSource,
   prefixSource,

@@ -15,6 +15,9 @@ export interface SessionKeySource {
 /** The session of a request. */
 export interface FoundSession {
   readonly key: string;
+  /** The session's own key, and what its agent is called; undefined for the session's own. */
+  readonly session: string;
+  readonly agent: string | undefined;
   readonly source: SessionKeySource;
 }
 
@@ -72,12 +75,26 @@ export function findSession(
     if (from === "prefix") continue;
     const session = valueAt(from, name, headers, view);
     if (session === undefined || session === "") continue;
-    const agent = agentName && valueAt(from, agentName, headers, view);
+    const named = agentName && valueAt(from, agentName, headers, view);
     // Codex names its first thread like the session.
-    const key = agent && agent !== session ? `${session}/${agent}` : session;
-    return { key: key.slice(0, maxSessionKeyLength), source };
+    const agent = named && named !== session ? named : undefined;
+    const key = agent === undefined ? session : `${session}/${agent}`;
+    return { key: key.slice(0, maxSessionKeyLength), session, agent, source };
   }
   return undefined;
+}
+
+/** Headers with the agent that began an agent, by the header that names the latter. */
+const parentHeaders: Readonly<Record<string, string>> = {
+  "x-claude-code-agent-id": "x-claude-code-parent-agent-id",
+  "thread-id": "x-codex-parent-thread-id",
+};
+
+/** The agent that began a session's agent; undefined for the session's own, and where the client does not say. */
+export function findParentAgent({ agent, session, source }: FoundSession, headers: Headers): string | undefined {
+  const name = agent === undefined ? undefined : parentHeaders[source.agent ?? ""];
+  const parent = name === undefined ? undefined : headerValue(headers, name);
+  return parent === "" || parent === session || parent === agent ? undefined : parent;
 }
 
 /** A source in the configuration: `header:NAME` or `body:FIELD`, with the agent's where there is one; or `prefix`. */

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "vitest";
 import {
   defaultSessionKeyLadder,
+  findParentAgent,
   findSession,
   nameOfSource,
   prefixSource,
@@ -198,4 +199,25 @@ describe("of a key, 1,024 characters count", () => {
       expect(keyOf(ladder, {}, viewOf(chat, { ...smallChat, conversation: key }))).toBe(longest);
     }
   });
+});
+
+test("an agent's key begins with its session's; who began it is what its client says", () => {
+  const parentOf = (headers: Record<string, string>) => {
+    const found = findSession(defaultSessionKeyLadder, headers, undefined)!;
+    return [found.key, found.session, found.agent, findParentAgent(found, headers)];
+  };
+  const claude = (agent?: string, parent?: string) => ({
+    "x-claude-code-session-id": "s",
+    ...(agent !== undefined && { "x-claude-code-agent-id": agent }),
+    ...(parent !== undefined && { "x-claude-code-parent-agent-id": parent }),
+  });
+  expect(parentOf(claude())).toEqual(["s", "s", undefined, undefined]);
+  expect(parentOf(claude("a"))).toEqual(["s/a", "s", "a", undefined]);
+  expect(parentOf(claude("a", "b"))).toEqual(["s/a", "s", "a", "b"]);
+  for (const none of ["", "s", "a"]) expect(parentOf(claude("a", none))[3]).toBeUndefined();
+  expect(parentOf(claude(undefined, "b"))[3]).toBeUndefined();
+  const codex = { "session-id": "s", "x-codex-parent-thread-id": "t" };
+  expect(parentOf({ ...codex, "thread-id": "u" })).toEqual(["s/u", "s", "u", "t"]);
+  expect(parentOf({ ...codex, "thread-id": "s" })).toEqual(["s", "s", undefined, undefined]);
+  expect(parentOf({ "x-session-id": "s", "x-claude-code-parent-agent-id": "b" })[3]).toBeUndefined();
 });

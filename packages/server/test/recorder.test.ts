@@ -40,6 +40,8 @@ interface Sent {
   readonly tokens?: number;
   readonly session?: string;
   readonly scope?: string;
+  readonly agent?: string;
+  readonly parent?: string;
   readonly tenant?: string;
   readonly adapter?: string;
   readonly promptTokens?: number;
@@ -48,19 +50,20 @@ interface Sent {
 }
 
 function ended({ prompt, promptTokens, outputTokens = 5, expected = 9, ...sent }: Sent): EndedRequest {
-  const { tokens = prompt?.tokens ?? 0, session, scope, tenant, adapter } = sent;
+  const { tokens = prompt?.tokens ?? 0, session, scope, agent, parent, tenant, adapter } = sent;
   const plan = {
     pool: { model: "m" },
     features: {
       promptTokens: tokens,
       expectedOutputTokens: expected,
-      sessionKey: session,
+      sessionKey: agent === undefined ? session : `${session}/${agent}`,
       sessionScope: scope,
       adapter,
     },
     service: tenant === undefined ? undefined : { tenant },
     acceptedMs: clock.nowMs(),
     recordedPrompt: prompt,
+    recordedAgent: agent === undefined ? undefined : { session, agent, parent },
   } as unknown as PlannedRequest;
   return { plan, promptTokens, outputTokens };
 }
@@ -95,6 +98,35 @@ test("equal session keys of two tenants are two sessions", () => {
   const numbers = recordAll([...requests, ...requests]).map(({ session }) => session);
   expect(new Set(numbers).size).toBe(3);
   expect(numbers.slice(3)).toEqual(numbers.slice(0, 3));
+});
+
+test("agents have numbers of their own beside their session's, which is that of all of them", () => {
+  const explore = { tokens: 20, session: "one", agent: "explore" };
+  const requests = [
+    { tokens: 20, session: "one" },
+    explore,
+    { tokens: 20, session: "one", agent: "deeper", parent: "explore" },
+    { tokens: 20, session: "two", agent: "explore" },
+    { tokens: 20, session: "one", scope: "ada", agent: "explore" },
+    explore,
+  ];
+  const [own, agent, deeper, elsewhere, scoped, again] = recordAll(requests);
+  expect([own?.agent, own?.parentAgent, agent?.parentAgent]).toEqual([null, null, null]);
+  expect(new Set([own, agent, deeper, again].map((one) => one?.session)).size).toBe(1);
+  expect([again?.agent, deeper?.parentAgent]).toEqual([agent?.agent, agent?.agent]);
+  expect(new Set([agent, deeper, elsewhere, scoped].map((one) => one?.agent)).size).toBe(4);
+  expect(JSON.stringify([agent, deeper])).not.toMatch(/explore|deeper/);
+});
+
+test("a request is told with its time and how long it took", () => {
+  const recorder = startRecorder();
+  const seen: Recorded[] = [];
+  recorder.record(salt, (request) => seen.push(request));
+  const request = ended({ tokens: 20 });
+  const atMs = clock.wallMs();
+  advance(1_234);
+  recorder.ended(request);
+  expect(seen).toMatchObject([{ atMs: Math.round(atMs), durationMs: 1_234 }]);
 });
 
 test("blocks of any size become blocks of 16 tokens", () => {

@@ -12,6 +12,7 @@ import { type Command, Option } from "commander";
 import { askStatus, refusalOf } from "../cli/admin-client.ts";
 import { collect, readNumber, UsageError } from "../cli/read-flags.ts";
 import { createProgressBar, writeJson, writeNote, writeResult } from "../output.ts";
+import { createLineages, type Lineage } from "../replay/lineage.ts";
 import { abortOnSignal, wait } from "../signals.ts";
 import { addCommand } from "./command-list.ts";
 
@@ -33,8 +34,9 @@ const usualEnding = ".jsonl.gz";
 export function registerRecord(program: Command): void {
   addCommand(program, "record")
     .description(
-      "Records live traffic as a trace for simulate and replay: arrival times, token counts, and " +
-        "salted numbers for blocks, sessions and tenants. No text leaves a router. " +
+      "Records live traffic as a trace for simulate and replay: arrival times, token counts, which answers " +
+        "each request of a session waited for and its pause after them, and salted numbers for blocks, sessions, " +
+        "agents and tenants. No text leaves a router. " +
         "Ctrl-C stops early with a complete file.",
     )
     .addOption(
@@ -153,6 +155,7 @@ export async function recordTrace(options: RecordTraceOptions): Promise<Recordin
   const salt = randomBytes(16).toString("hex");
   const trace = createTraceFile(file, () => ending.abort());
   const models = new Set<string>();
+  const lineageOf = createLineages();
   const skippedBy = new Map<string, number>();
   const lost = new Map<string, EspalierError>();
   let refusal: EspalierError | undefined;
@@ -169,7 +172,8 @@ export async function recordTrace(options: RecordTraceOptions): Promise<Recordin
       skippedHere += 1;
       return;
     }
-    trace.write(lineOf(request, trace.lines + 1));
+    const chat = trace.lines + 1;
+    trace.write(lineOf(request, chat, lineageOf(request, chat)));
     if (models.size < maxModels) models.add(request.model);
     if (trace.lines >= limits.requests || trace.bytes >= limits.bytes) ending.abort();
   };
@@ -248,11 +252,15 @@ function createTraceFile(path: string, onFailed: () => void) {
 }
 
 /** The session stands as the chat that each of its requests continues, and that is not in the trace itself. */
-function lineOf(request: RecordedRequest, chat: number): string {
-  const { atMs, inputTokens, outputTokens, blocks, session, model, tenant, adapter } = request;
+function lineOf(request: RecordedRequest, chat: number, { turn, after, pauseMs }: Lineage): string {
+  const { atMs, inputTokens, outputTokens, blocks, session, agent, parentAgent, model, tenant, adapter } = request;
   return bailianLine({
     ...{ chat, parent: session ?? undefined, arrivalMs: atMs, inputTokens, outputTokens, blockIds: blocks },
-    others: { model, ...(tenant === null ? {} : { tenant }), ...(adapter === null ? {} : { adapter }) },
+    others: {
+      ...{ model, ...(tenant === null ? {} : { tenant }), ...(adapter === null ? {} : { adapter }) },
+      ...(agent === null ? {} : { agent, ...(parentAgent === null ? {} : { parent_agent: parentAgent }) }),
+      ...{ turn, after, pause_ms: pauseMs },
+    },
   });
 }
 

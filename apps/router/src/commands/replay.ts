@@ -36,12 +36,12 @@ export function registerReplay(program: Command): void {
     .option("--speed <x>", "trace seconds per real second", "1")
     .option(
       "--closed <users>",
-      "closed loop with this many users, each with one request at a time; in a claude-code trace, " +
+      "closed loop with this many users, each with one request at a time; in a claude-code trace or a recording, " +
         "each user runs whole sessions with think times",
     )
     .option(
       "--starts <rate>",
-      "claude-code traces: sessions started per trace second, at random times (default: all at once)",
+      "claude-code traces and recordings: sessions started per trace second, at random times (default: at their own)",
     )
     .option("--seed <n>", "seed of arrival jitter and generated text", "1")
     .addOption(sloOption("objectives that an answer must meet to count as goodput"))
@@ -93,7 +93,9 @@ async function replay(flags: ReplayFlags): Promise<void> {
     prompts,
   });
   if (options.starts !== undefined && traceSessions(requests.map((request) => request.trace)) === undefined)
-    throw new UsageError(`--starts: ${trace} does not say what its requests wait for, as claude-code traces do`);
+    throw new UsageError(
+      `--starts: ${trace} does not say what its requests wait for, as claude-code traces and recordings do`,
+    );
   const signal = abortOnSignal();
   const rows: ReplayRow[] = [];
   if (urls) rows.push(await measure(options, requests, { urls, speed: 1, labels: {} }, signal));

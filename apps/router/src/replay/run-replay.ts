@@ -45,7 +45,7 @@ export async function runReplay(options: ReplayRunOptions): Promise<readonly Req
   const send = async ({ trace, path, makeBody }: PlannedRequest): Promise<void> => {
     const url = urls[trace.index % urls.length] as string;
     const answer = await client.send(
-      { url, path, body: makeBody(), headers: { ...headers, "x-session-id": trace.session } },
+      { url, path, body: makeBody(), headers: { ...headers, ...sessionHeaders(trace) } },
       signal,
     );
     if (signal.aborted) return;
@@ -79,6 +79,15 @@ export async function runReplay(options: ReplayRunOptions): Promise<readonly Req
     client.close();
   }
   return results;
+}
+
+/** An agent is named as Claude Code names its own: so it is another program than its session. */
+function sessionHeaders({ session, agent }: PlannedRequest["trace"]): Readonly<Record<string, string>> {
+  if (agent === undefined) return { "x-session-id": session };
+  return {
+    ...{ "x-claude-code-session-id": session, "x-claude-code-agent-id": agent.name },
+    ...(agent.parent !== undefined && { "x-claude-code-parent-agent-id": agent.parent }),
+  };
 }
 
 interface SessionRunOptions {

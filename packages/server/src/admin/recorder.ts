@@ -7,10 +7,11 @@ import { answer, error } from "../lifecycle/answer-schemas.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import { getStream } from "./get-stream.ts";
 
-/** One request as a recording has it: sizes, and names that mean nothing outside the recording. No text, no key. */
+/** One request as a recording has it: times, sizes, and names that mean nothing outside the recording. No text, no key. */
 const recordedRequest = closed(
   {
     atMs: Type.Integer({ description: "Time of acceptance, in milliseconds since the Unix epoch." }),
+    durationMs: Type.Integer({ description: "Milliseconds from acceptance to the end of the answer." }),
     model: Type.String(),
     inputTokens: Type.Integer(),
     /** Those expected, where none was seen: the request was refused or failed, or its answer was not shown. */
@@ -20,6 +21,9 @@ const recordedRequest = closed(
     }),
     /** Numbers of the session and the tenant; null without one. */
     session: nullable(Type.Integer()),
+    /** Numbers of the session's agent and of the one that began it; null for the session's own. */
+    agent: nullable(Type.Integer()),
+    parentAgent: nullable(Type.Integer()),
     tenant: nullable(Type.Integer()),
     adapter: nullable(Type.String()),
   },
@@ -33,7 +37,10 @@ const recordedLine = Type.Union([recordedRequest, closed({ skipped: Type.Integer
 
 /** What is known of a request when it has ended. */
 export interface EndedRequest {
-  readonly plan: Pick<PlannedRequest, "pool" | "features" | "service" | "acceptedMs" | "recordedPrompt">;
+  readonly plan: Pick<
+    PlannedRequest,
+    "pool" | "features" | "service" | "acceptedMs" | "recordedPrompt" | "recordedAgent"
+  >;
   /** As the engine counted them; undefined where it did not say. */
   readonly promptTokens: number | undefined;
   readonly outputTokens: number;
@@ -96,7 +103,7 @@ function anonymize(
   { plan, promptTokens, outputTokens }: EndedRequest,
   { salt, clock, random }: Anonymizing,
 ): RecordedRequest | undefined {
-  const { pool, features, service, acceptedMs, recordedPrompt: prompt } = plan;
+  const { pool, features, service, acceptedMs, recordedPrompt: prompt, recordedAgent } = plan;
   // Blocks of bytes go with tokens that are estimated of the same bytes.
   const inputTokens = Math.max(1, prompt?.from === "bytes" ? prompt.tokens : (promptTokens ?? features.promptTokens));
   const blockCount = Math.floor(inputTokens / recordedBlockTokens);
@@ -108,13 +115,20 @@ function anonymize(
           .digest()
           .readUIntLE(0, 6)
       : null;
+  const durationMs = clock.nowMs() - acceptedMs;
+  const session = recordedAgent?.session ?? features.sessionKey;
+  const agentNamed = (agent: string | undefined): number | null =>
+    agent === undefined ? null : named("agent", JSON.stringify([session, agent]), features.sessionScope);
   return {
-    atMs: Math.round(clock.wallMs() - (clock.nowMs() - acceptedMs)),
+    atMs: Math.round(clock.wallMs() - durationMs),
+    durationMs: Math.round(durationMs),
     model: pool.model,
     inputTokens,
     outputTokens: outputTokens > 0 ? outputTokens : features.expectedOutputTokens,
     blocks: [...numbersOf(blockCount, prompt, { salt, random })],
-    session: named("session", features.sessionKey, features.sessionScope),
+    session: named("session", session, features.sessionScope),
+    agent: agentNamed(recordedAgent?.agent),
+    parentAgent: agentNamed(recordedAgent?.parent),
     tenant: named("tenant", service?.tenant),
     adapter: features.adapter ?? null,
   };
@@ -175,7 +189,7 @@ export function registerRecording(app: FastifyInstance, { recorder, logger, sche
     tags: ["router"],
     headers: Type.Object({
       [saltHeader]: Type.String({
-        description: "Salt for the numbers of blocks, sessions and tenants: 32 hexadecimal digits.",
+        description: "Salt for the numbers of blocks, sessions, agents and tenants: 32 hexadecimal digits.",
       }),
     }),
     response: {

@@ -3,7 +3,9 @@ import {
   editBody,
   endpoints,
   type FoundConversation,
+  type FoundSession,
   findConversation,
+  findParentAgent,
   findSession,
   nameOfSource,
   prefixSource,
@@ -183,6 +185,7 @@ function planView(
       sessionSource: (session || conversation) && nameOfSource(session?.source ?? prefixSource),
       conversation,
       recordedPrompt: recorder.isOn ? blocks : undefined,
+      recordedAgent: recorder.isOn ? agentOf(session, request.headers) : undefined,
       features: {
         promptTokens: prompt?.tokens ?? estimatedTokens,
         expectedOutputTokens: endpoint.kind === "generate" ? expectedOutputTokens(view) : 0,
@@ -221,6 +224,14 @@ function conversationOf(
 ): FoundConversation | undefined {
   if (!live.current.sessionKey.includes(prefixSource)) return undefined;
   return findConversation(view, `${model}\n${scope}\n`, programs.isBeginning);
+}
+
+function agentOf(
+  session: FoundSession | undefined,
+  headers: ClientRequest["headers"],
+): PlannedRequest["recordedAgent"] {
+  if (session?.agent === undefined) return undefined;
+  return { session: session.session, agent: session.agent, parent: findParentAgent(session, headers) };
 }
 
 /** The id that SGLang's API has for a request. Of a batch with several the first. */

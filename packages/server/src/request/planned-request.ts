@@ -80,6 +80,10 @@ export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> 
   readonly conversation?: FoundConversation | undefined;
   /** The prompt for recordings, in a pool whose policy does not look at prompts too; undefined while nobody records. */
   readonly recordedPrompt?: PromptBlocks | undefined;
+  /** The agent of its session, for recordings; undefined while nobody records, and for a session's own requests. */
+  readonly recordedAgent?:
+    | { readonly session: string; readonly agent: string; readonly parent: string | undefined }
+    | undefined;
   /** Whether the router asked for a stream's usage event and must remove it again. */
   readonly stripUsage: boolean;
   /** Whether the answer's id names a response that the engine stores. */

@@ -58,18 +58,23 @@ function withinLimits({ rows, speed, stepMs = 0, limits }: TraceReplayOptions): 
   return rows.slice(0, Math.min(requests, after === -1 ? rows.length : after));
 }
 
+/** Routers know an agent of a session as a session of its own. */
+const programOf = ({ session, agent }: TraceRequest): string => (agent ? `${session}/${agent.name}` : session);
+
 /** Creates the prompts of rows, which it receives in order. */
 function createRowWriter(seed: number, rows: readonly TraceRequest[]): (row: TraceRequest) => Conversation {
   const numbers = new Map<string, number>();
   /** Remaining rows of a session. Finished sessions are dropped. */
   const coming = new Map<string, number>();
   const open = new Map<string, Conversation>();
-  for (const { session } of rows) {
+  for (const row of rows) {
+    const session = programOf(row);
     if (!numbers.has(session)) numbers.set(session, numbers.size);
     coming.set(session, (coming.get(session) ?? 0) + 1);
   }
   return (row) => {
-    const { session, turn, inputTokens, outputTokens } = row;
+    const { turn, inputTokens, outputTokens } = row;
+    const session = programOf(row);
     const left = coming.get(session)! - 1;
     coming.set(session, left);
     const expectedTokens = inputTokens + outputTokens;

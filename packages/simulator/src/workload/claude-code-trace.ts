@@ -46,7 +46,7 @@ export function createClaudeCodeReader(): TraceFormatReader {
       if (blockTokens > maxAgentPromptTokens) line.fail("block_size", `must be at most ${maxAgentPromptTokens}`);
       const rows: TraceRow[] = [];
       const context = { line, session: id, blockTokens, names: names.ofSession(line), rows };
-      readAgent(context, session, { field: "", startMs: 0, caller: undefined, depth: 0 });
+      readAgent(context, session, { field: "", parent: undefined, startMs: 0, caller: undefined, depth: 0 });
       return rows;
     },
   };
@@ -65,6 +65,8 @@ interface SessionContext {
 interface AgentStart {
   /** Prefix of fields in messages. */
   readonly field: string;
+  /** That of the agent that called for it; undefined for the session's own agent. */
+  readonly parent: string | undefined;
   readonly startMs: number;
   /** The request whose answer called for it; undefined for the session's own agent. */
   readonly caller: AnsweredRow | undefined;
@@ -82,7 +84,7 @@ interface AnsweredRow {
 function readAgent(
   context: SessionContext,
   agent: Readonly<Record<string, unknown>>,
-  { field, startMs, caller, depth }: AgentStart,
+  { field, parent, startMs, caller, depth }: AgentStart,
 ): AnsweredRow | undefined {
   const { line } = context;
   if (!Array.isArray(agent.requests)) return line.fail(`${field}requests`, "must be a list of requests");
@@ -101,7 +103,13 @@ function readAgent(
       if (depth === maxDepth) line.fail(`${path}type`, `sub-agents within each other: more than ${maxDepth}`);
       const durationMs = entry.duration_ms == null ? 0 : line.number(`${path}duration_ms`, entry.duration_ms);
       const fromMs = Math.max(startMs + atMs - Math.max(0, durationMs), last?.sentMs ?? startMs);
-      const ended = readAgent(context, entry, { field: path, startMs: fromMs, caller: last, depth: depth + 1 });
+      const ended = readAgent(context, entry, {
+        field: path,
+        parent: field,
+        startMs: fromMs,
+        caller: last,
+        depth: depth + 1,
+      });
       if (ended !== undefined) subAgents.push(ended);
       continue;
     }
@@ -118,7 +126,12 @@ function readAgent(
     const answerMs = entry.api_time === undefined ? 0 : seconds(line, `${path}api_time`, entry.api_time);
     const row = readRequest(context, entry, { path, prefix: own === undefined ? prefix : undefined });
     own = {
-      row: { ...row, timestampMs: sentMs, wait: { after: after.map((one) => one.row), thinkMs } },
+      row: {
+        ...row,
+        ...agentOf(field, parent),
+        timestampMs: sentMs,
+        wait: { after: after.map((one) => one.row), thinkMs },
+      },
       ...{ sentMs, endMs: sentMs + answerMs },
     };
     context.rows.push(own.row);
@@ -130,6 +143,13 @@ function readAgent(
     (latest, one) => (latest === undefined || one.endMs > latest.endMs ? one : latest),
     undefined,
   );
+}
+
+/** An agent is named by its place in the session. */
+function agentOf(field: string, parent: string | undefined): Pick<TraceRow, "agent"> {
+  if (field === "") return {};
+  const nameOf = (path: string): string => path.replace(/\.$/, "");
+  return { agent: { name: nameOf(field), ...(parent && { parent: nameOf(parent) }) } };
 }
 
 interface Prefix {

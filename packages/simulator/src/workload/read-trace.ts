@@ -136,6 +136,7 @@ function arrange(rows: readonly TraceRow[]): TraceRequest[] {
       blockTokens: row.blockTokens,
       ...(row.sharedBlocks === undefined ? {} : { sharedBlocks: row.sharedBlocks }),
       session,
+      ...(row.agent === undefined ? {} : { agent: row.agent }),
       turn,
       ...(row.prompt === undefined ? {} : { prompt: row.prompt }),
       ...(row.wait === undefined

@@ -1,6 +1,6 @@
 import { createSessionInference } from "./block-chains.ts";
-import type { LineFields, TraceFormatReader } from "./trace-line.ts";
-import type { ChatMessage, Prompt } from "./trace-request.ts";
+import type { LineFields, TraceFormatReader, TraceRow } from "./trace-line.ts";
+import type { ChatMessage, Prompt, TraceAgent } from "./trace-request.ts";
 
 const mooncakeBlockTokens = 512;
 
@@ -53,9 +53,13 @@ export function bailianLine(row: BailianRow): string {
  * Qwen-Bailian traces (alibaba-edu/qwen-bailian-usagetraces-anon, ATC 2025): JSON lines of `chat_id`,
  * `parent_chat_id` (-1 for the first turn), `timestamp` in seconds, `input_length`, `output_length` and `hash_ids` of
  * 16-token blocks. A session is named by the first chat of its chain of parents, present in the trace or not.
+ *
+ * Recordings of routers have more: `agent` and `parent_agent` of the session, `after`, the chats above it whose answers a
+ * request waited for, and `pause_ms`, how long after the last of them it came.
  */
 export function createBailianReader(): TraceFormatReader {
   const sessionOf = new Map<string, string>();
+  const readWait = createWaitReader();
   return {
     readRows(line) {
       const row = line.object();
@@ -64,17 +68,63 @@ export function createBailianReader(): TraceFormatReader {
       const session = parent === "-1" ? chat : (sessionOf.get(parent) ?? parent);
       sessionOf.set(chat, session);
       const inputTokens = line.count("input_length", row.input_length, 1);
-      return [
-        {
-          timestampMs: line.number("timestamp", row.timestamp) * 1_000,
-          inputTokens,
-          outputTokens: line.count("output_length", row.output_length, 0),
-          blockIds: line.blockIds("hash_ids", row.hash_ids, inputTokens, bailianBlockTokens),
-          blockTokens: bailianBlockTokens,
-          session: `chat-${session}`,
-        },
-      ];
+      const timestampMs = line.number("timestamp", row.timestamp) * 1_000;
+      const request: TraceRow = {
+        timestampMs,
+        inputTokens,
+        outputTokens: line.count("output_length", row.output_length, 0),
+        blockIds: line.blockIds("hash_ids", row.hash_ids, inputTokens, bailianBlockTokens),
+        blockTokens: bailianBlockTokens,
+        session: `chat-${session}`,
+        ...(row.agent === undefined ? {} : { agent: readAgent(line, row) }),
+      };
+      return [row.after === undefined ? request : readWait(line, row, { chat, timestampMs, request })];
     },
+  };
+}
+
+function readAgent(line: LineFields, { agent, parent_agent: parent }: Readonly<Record<string, unknown>>): TraceAgent {
+  const name = line.name("agent", agent);
+  return parent === undefined ? { name } : { name, parent: line.name("parent_agent", parent) };
+}
+
+interface ReadChat {
+  readonly chat: string;
+  readonly timestampMs: number;
+  readonly request: TraceRow;
+}
+
+/** Reads what the requests of a recording wait for. */
+function createWaitReader() {
+  const rows = new Map<string, TraceRow>();
+  /** Earliest times of sessions. */
+  const begunMs = new Map<string, number>();
+  return (
+    line: LineFields,
+    row: Readonly<Record<string, unknown>>,
+    { chat, timestampMs, request }: ReadChat,
+  ): TraceRow => {
+    if (!Array.isArray(row.after)) return line.fail("after", "must be a list of chats");
+    const after = row.after.map((earlier: unknown): TraceRow => {
+      const found = rows.get(line.name("after", earlier));
+      if (found?.session !== request.session || found!.timestampMs! > timestampMs)
+        return line.fail("after", "must name earlier requests of the session, above it");
+      return found!;
+    });
+    const pauseMs = line.number("pause_ms", row.pause_ms);
+    if (pauseMs < 0) line.fail("pause_ms", "must be at least 0");
+    const session = request.session!;
+    begunMs.set(session, Math.min(timestampMs, begunMs.get(session) ?? timestampMs));
+    const wait = {
+      after,
+      /** What waits for nothing comes so long after its session's first request, which may be further down. */
+      get thinkMs() {
+        return after.length > 0 ? pauseMs : timestampMs - begunMs.get(session)!;
+      },
+    };
+    const waiting: TraceRow = { ...request, wait };
+    rows.set(chat, waiting);
+    return waiting;
   };
 }
 

@@ -1,5 +1,5 @@
 import { EspalierError } from "@espalier/core";
-import type { BlockIds, Prompt } from "./trace-request.ts";
+import type { BlockIds, Prompt, TraceAgent } from "./trace-request.ts";
 
 /** One parsed line of a trace. */
 export interface TraceRow {
@@ -13,6 +13,8 @@ export interface TraceRow {
   readonly sharedBlocks?: number;
   /** The conversation; undefined for a request that is its own. */
   readonly session: string | undefined;
+  /** Of the session's agents; absent for its own. */
+  readonly agent?: TraceAgent;
   readonly prompt?: Prompt;
   /** Rows of the same session that it waits for, all before it in the file and in time, and how long after them it is sent. */
   readonly wait?: { readonly after: readonly TraceRow[]; readonly thinkMs: number };

@@ -15,6 +15,13 @@ export interface RequestWait {
   readonly thinkMs: number;
 }
 
+/** An agent that works for a session. */
+export interface TraceAgent {
+  readonly name: string;
+  /** The agent that began it; absent for the session's own. */
+  readonly parent?: string;
+}
+
 /** One request of a trace. */
 export interface TraceRequest {
   /** Position in the order of arrival, from 0. */
@@ -36,6 +43,8 @@ export interface TraceRequest {
   readonly sharedBlocks?: number;
   /** The conversation it belongs to. */
   readonly session: string;
+  /** The agent of the session that sends it; absent for the session's own. */
+  readonly agent?: TraceAgent;
   /** Its place in the session, from 0. */
   readonly turn: number;
   /** The prompt itself, if the trace has it. */

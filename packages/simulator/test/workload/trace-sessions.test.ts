@@ -1,7 +1,7 @@
 import { createVirtualTime, randomRuns } from "@espalier/testing";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { runTraceSession, type TraceRequest, traceSessions } from "../../src/workload/index.ts";
+import { readTraceLines, runTraceSession, type TraceRequest, traceSessions } from "../../src/workload/index.ts";
 import { traceRequest } from "./helpers.ts";
 
 const of = (turn: number, after: readonly number[], thinkMs: number, session = "s"): TraceRequest =>
@@ -35,6 +35,46 @@ test("sessions come in the order of their first requests; a trace of arrivals al
   expect(traceSessions(rows)).toEqual([[rows[0], rows[2]], [rows[1]]]);
   expect(traceSessions([...rows, traceRequest({})])).toBeUndefined();
   expect(traceSessions([])).toEqual([]);
+});
+
+const recorded = (chat: number, at: number, fields: object = {}) =>
+  JSON.stringify({
+    ...{ chat_id: chat, parent_chat_id: 700, timestamp: at, input_length: 8, output_length: 1, hash_ids: [] },
+    ...fields,
+  });
+
+test("a recording says what its requests wait for, whatever the order of its lines", () => {
+  const lines = [
+    // It ended before the one that began before it.
+    recorded(1, 12, { agent: 5, turn: 0, after: [], pause_ms: 0 }),
+    recorded(2, 10, { turn: 0, after: [], pause_ms: 0 }),
+    recorded(3, 20, { agent: 6, parent_agent: 5, turn: 0, after: [2, 1], pause_ms: 250 }),
+  ];
+  const [session, ...others] = traceSessions(readTraceLines("recording", lines))!;
+  expect(others).toEqual([]);
+  expect(session!.map(({ agent, wait }) => [agent, wait])).toEqual([
+    [undefined, { after: [], thinkMs: 0 }],
+    [{ name: "5" }, { after: [], thinkMs: 2_000 }],
+    [
+      { name: "6", parent: "5" },
+      { after: [0, 1], thinkMs: 250 },
+    ],
+  ]);
+});
+
+test.each([
+  ["after", { after: 1 }],
+  ["after", { after: [1] }],
+  ["after", { after: [9] }],
+  ["pause_ms", { after: [], pause_ms: "soon" }],
+  ["pause_ms", { after: [], pause_ms: -1 }],
+  ["parent_agent", { after: [], pause_ms: 0, agent: 1, parent_agent: "" }],
+])("a recording whose %s is wrong is refused: %j", (param, fields) => {
+  const lines = [
+    recorded(1, 5, { parent_chat_id: 800, after: [], pause_ms: 0 }),
+    recorded(2, 10, { pause_ms: 0, ...fields }),
+  ];
+  expect(() => readTraceLines("recording", lines)).toThrow(expect.objectContaining({ code: "trace_invalid", param }));
 });
 
 test("a request is sent when all it waits for is answered and its client has thought", () => {

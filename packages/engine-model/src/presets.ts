@@ -5,6 +5,7 @@ export type PresetName =
   | "a10g-7b"
   | "h100-32b-tp2"
   | "h100-70b-tp4"
+  | "h100-glm-4.6-tp8"
   | "b200-moe"
   | "h200-gpt-oss-120b"
   | "h200-llama-8b"
@@ -138,6 +139,36 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
       attentionMsPerTokenPair: "4 x 80 layers x 8,192 FLOP / (4 x 989 TFLOPS x 0.45)",
       decodeMsPerSequence: "estimate: sampling and kernel overhead",
       decodeMsPerContextToken: "327,680 B / (4 x 3.35 TB/s x 0.7)",
+    },
+  },
+  "h100-glm-4.6-tp8": {
+    description: "GLM-4.6 (355B, 32B active), fp8 weights, bf16 KV, on eight NVIDIA H100 (80 GB)",
+    kvBytesPerToken: 376_832,
+    parameters: {
+      ...common,
+      blockCount: 36_000,
+      maxBatchedTokens: 8_192,
+      maxRunning: 1_024,
+      maxModelLength: 202_752,
+      stepBaseMs: 23,
+      prefillMsPerToken: 0.03,
+      attentionMsPerTokenPair: 1.63e-6,
+      decodeMsPerSequence: 0.02,
+      decodeMsPerContextToken: 1.87e-5,
+    },
+    sources: {
+      ...commonSources,
+      kvBytesPerToken: "92 layers x 2 x 8 KV heads x 128 x 2 B",
+      blockCount: "(8 x 80 GiB x 0.9 - 357 GB of weights - 8 x 5 GB of activations) / (16 x 376,832 B)",
+      maxBatchedTokens: batchFrom70Gib,
+      maxRunning: batchFrom70Gib,
+      maxModelLength: "config.json of GLM-4.6",
+      stepBaseMs: "estimate: 80 % of 357 GB / (8 x 3.35 TB/s x 0.6) = 18 ms, and 5 ms of launches and all-reduces",
+      prefillMsPerToken:
+        "2 x 32e9 active FLOP / (8 x 1.98 PFLOPS fp8 x 0.135); the share is fitted to vLLM's curve in ThunderAgent's repository",
+      attentionMsPerTokenPair: "4 x 92 layers x 96 heads x 128 FLOP / (8 x 0.99 PFLOPS bf16 x 0.35)",
+      decodeMsPerSequence: "estimate: sampling and kernel overhead",
+      decodeMsPerContextToken: "376,832 B / (8 x 3.35 TB/s x 0.75)",
     },
   },
   "b200-moe": {

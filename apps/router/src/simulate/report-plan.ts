@@ -68,6 +68,11 @@ export const reportPlan: readonly ReportEntry[] = [
     flags: { ...full, variant: "load-0.7,fifo-0.7,load-1,fifo-1,unloaded" },
     quick: { ...quickly, variant: "load-0.85", duration: "30s" },
   },
+  {
+    scenario: "agents-swe",
+    flags: { ...full, variant: "24,48,72,96,72-wait-120,96-wait-120", duration: "300s" },
+    quick: { ...quickly, variant: "96-wait-120", duration: "60s" },
+  },
   { scenario: "evict", flags: { ...full, variant: "1x,2x" }, quick: { ...quickly, requests: "600", variant: "1x" } },
   { scenario: "lora-64", flags: full, quick: { ...quickly, requests: "600" } },
   {

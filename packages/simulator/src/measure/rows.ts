@@ -52,6 +52,9 @@ export interface SimulateRow extends Omit<ReplayRow, "kv_events"> {
   readonly group_mean_s?: number;
   readonly uncached_tokens_per_session?: number;
   readonly engine_ms_per_session?: number;
+  /** 99th percentile of the times to first token in the tenth of sessions with the shortest last prompts, and the longest. */
+  readonly ttft_p99_small_s?: number;
+  readonly ttft_p99_large_s?: number;
   /** Requests that were rerouted because their first choice was overloaded or down. */
   readonly spills: number;
   /** Ratios to the same policy in one all-knowing router: see `withGaps`. */
@@ -118,6 +121,7 @@ export function createRow(record: RunRecord, options: RowOptions): SimulateRow {
     ...crossings(record),
     ...sessionCosts(record),
     ...sessionTimes(record),
+    ...waitsBySize(record),
     spills: record.results.reduce((spills, { isSpill }) => spills + (isSpill ? 1 : 0), 0),
     ...(Object.keys(bounds).length === 0 ? {} : { bounds }),
     wall_s: record.wallS,
@@ -177,6 +181,23 @@ function widen(spans: Map<number, Span>, key: number, fromMs: number, toMs: numb
   }
   span.fromMs = Math.min(span.fromMs, fromMs);
   span.toMs = Math.max(span.toMs, toMs);
+}
+
+/** Least sessions of which a tenth says something. */
+const leastSessions = 30;
+
+function waitsBySize({ results }: RunRecord): Pick<SimulateRow, "ttft_p99_small_s" | "ttft_p99_large_s"> {
+  const sessions = [...Map.groupBy(results, ({ request }) => request.session).values()]
+    .map((requests) => ({ requests, tokens: Math.max(...requests.map(({ request }) => request.promptTokens)) }))
+    .sort((one, other) => one.tokens - other.tokens);
+  if (sessions.length < leastSessions) return {};
+  const tenth = Math.ceil(sessions.length / 10);
+  const p99 = (some: typeof sessions): number => {
+    const answered = some.flatMap(({ requests }) => requests).filter(({ error }) => error === undefined);
+    const seconds = answered.map(({ sentMs, firstTokenMs }) => (firstTokenMs - sentMs) / 1_000);
+    return percentile(Float64Array.from(seconds).sort(), 99);
+  };
+  return finite({ ttft_p99_small_s: p99(sessions.slice(0, tenth)), ttft_p99_large_s: p99(sessions.slice(-tenth)) });
 }
 
 function splitShare({ results }: RunRecord): Pick<SimulateRow, "split_share"> {

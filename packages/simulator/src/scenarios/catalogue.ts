@@ -11,6 +11,7 @@ export const scenarioNames: readonly string[] = [
   "shared-prefix-150x5",
   "baseten-4",
   "agents-300",
+  "agents-swe",
   "agents-traces",
   "mooncake-conversation",
   "smg-240",

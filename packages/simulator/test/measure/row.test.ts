@@ -166,3 +166,18 @@ test("sessions that are ended have times, groups of them that of all, and a sess
   expect(session_p99_s).toBeCloseTo(4.98);
   expect(group_mean_s).toBeCloseTo(4.5);
 });
+
+test("waits by size of session: of the tenth with the shortest last prompts, and the longest", () => {
+  const sessions = Array.from({ length: 40 }, (_, session) =>
+    [0, 1].map((turn) =>
+      simResult({
+        ttftMs: session < 4 ? 100 : session >= 36 ? 9_000 : 1_000,
+        request: { session, turn, promptTokens: 100 * (session + 1) + turn },
+      }),
+    ),
+  );
+  const { ttft_p99_small_s, ttft_p99_large_s } = createRow(runRecord({ results: sessions.flat() }), options);
+  expect([ttft_p99_small_s, ttft_p99_large_s]).toEqual([0.1, 9]);
+  const few = createRow(runRecord({ results: sessions.slice(0, 29).flat() }), options);
+  expect("ttft_p99_small_s" in few).toBe(false);
+});

@@ -2,7 +2,7 @@ import type { Program } from "@espalier/server";
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { quietSims } from "./cache-rig.ts";
-import { chat, type Json, post } from "./client.ts";
+import { call, chat, type Json, post } from "./client.ts";
 import { meshRouters } from "./mesh-rig.ts";
 import { createRig, type RunningRouter } from "./rig.ts";
 
@@ -103,4 +103,57 @@ test("without `prefix` in the list nothing is known of such requests", async () 
     chat({ messages: [...messages, { role: "assistant", content: "Yes." }, user("And?")] }),
   );
   expect(await programsAt(router!)).toEqual([]);
+});
+
+test("its client ends a session, and no other tenant's", async () => {
+  const keys = ["one", "two"].map((name) => ({ name, key: `the key of ${name}` }));
+  const routers = await twoRouters({ "api-keys": keys, policy: "sticky" });
+  const as = (name: string) => ({ authorization: `Bearer the key of ${name}` });
+  for (const { name } of keys) {
+    const headers = { ...as(name), "x-session-id": "a/b c" };
+    expect((await post(`${routers[0]!.url}/v1/chat/completions`, chat(), headers)).status).toBe(200);
+  }
+  const states = async (router: RunningRouter) =>
+    Object.fromEntries((await programsAt(router)).map(({ tenant, state }) => [tenant, state]));
+  await waitFor(async () => (await programsAt(routers[1]!)).length === 2, { what: "the programs at the other router" });
+  const path = `${routers[1]!.url}/v1/sessions/${encodeURIComponent("a/b c")}`;
+  expect((await call(path, { method: "DELETE" })).status).toBe(401);
+  const ended = await call(path, { method: "DELETE", headers: as("one") });
+  expect([ended.status, ended.json]).toEqual([200, { id: "a/b c", object: "session", deleted: true }]);
+  for (const router of routers) {
+    await waitFor(async () => (await states(router)).one === "ended", { what: "the end at each router" });
+    expect(await states(router)).toEqual({ one: "ended", two: "idle" });
+  }
+  const release = `${routers[0]!.url}/programs/release`;
+  const released = await post(release, { program_id: "a/b c" }, as("two"));
+  expect([released.status, released.json]).toEqual([200, { program_id: "a/b c", released: true }]);
+  expect(await states(routers[0]!)).toEqual({ one: "ended", two: "ended" });
+  for (const body of [{}, { program_id: 1 }, { program_id: "" }]) {
+    expect((await post(release, body, as("two"))).status).toBe(400);
+  }
+  expect((await call(`${routers[0]!.url}/v1/sessions/`, { method: "DELETE", headers: as("two") })).status).toBe(404);
+});
+
+test("a child is listed with its parent, and begins at the parent's engine when they share a prompt's beginning", async () => {
+  const sims = await quietSims(rig, 4);
+  const [router] = await meshRouters(rig, 1, sims, { tokenizes: false, config: { policy: "least_work" } });
+  const ask = async (session: string, messages: readonly Message[], agent?: string): Promise<unknown> => {
+    const headers = { "x-claude-code-session-id": session, ...(agent && { "x-claude-code-agent-id": agent }) };
+    const answer = await post(`${router!.url}/v1/chat/completions`, chat({ messages, max_tokens: 4 }), headers);
+    expect(answer.status).toBe(200);
+    return answer.headers["x-espalier-engine"];
+  };
+  const engines = new Set<unknown>();
+  for (let number = 0; number < 12; number++) {
+    const tools = { role: "system", content: `Project ${number}. ${"You are a careful agent. ".repeat(60)}` };
+    const session = `session-${number}`;
+    const engine = await ask(session, [tools, user("Find the bug.")]);
+    engines.add(engine);
+    for (const agent of ["a", "b"]) expect(await ask(session, [tools, user(`Task ${agent}.`)], agent)).toBe(engine);
+  }
+  expect(engines.size).toBeGreaterThan(1);
+  const programs = await programsAt(router!);
+  const roots = programs.filter(({ parent }) => parent === null);
+  expect([programs.length, roots.length]).toEqual([36, 12]);
+  for (const { name } of roots) expect(programs.filter(({ parent }) => parent === name)).toHaveLength(2);
 });

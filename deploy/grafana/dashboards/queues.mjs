@@ -64,6 +64,12 @@ export const queues = {
       [[sum(of("espalier_programs"), "state"), "{{state}}"]],
       "Sessions and agents of each router's requests in the last half hour. One that uses several routers counts at each.",
     ),
+    plot(
+      "Pause of a program (p95)",
+      "s",
+      [[quantile(0.95, "espalier_program_pause_seconds", { by: "answer_end" }), "{{answer_end}}"]],
+      "From an answer to the program's next request, by how the answer ended.",
+    ),
     row("How many engines the load needs"),
     plot(
       "Desired engines",

@@ -5,6 +5,7 @@
 
 export type { JsonObject } from "@espalier/core";
 export type { AnswerFault } from "./answer-content.ts";
+export { type AnswerEnd, AnswerEndReader, answerEnds } from "./answer-end.ts";
 export { type FoundConversation, findConversation } from "./conversation.ts";
 export { type BodyEdits, editBody } from "./edit-body.ts";
 export { type ApiFamily, type Endpoint, endpoints } from "./endpoints.ts";

@@ -18,6 +18,8 @@ export interface FoundSession {
   /** The session's own key, and what its agent is called; undefined for the session's own. */
   readonly session: string;
   readonly agent: string | undefined;
+  /** Key of the session, or of the agent in it, that started this one; absent for one without a known parent. */
+  readonly parent?: string;
   readonly source: SessionKeySource;
 }
 
@@ -56,6 +58,18 @@ export const defaultSessionKeyLadder: readonly SessionKeySource[] = [
   { from: "body", name: "user" },
 ];
 
+/** Where clients name the parent of an agent, or of a session, by the name of the session's own source. */
+const parentNames: ReadonlyMap<string, string> = new Map([
+  ["x-session-id", "x-parent-session-id"],
+  ["x-claude-code-session-id", "x-claude-code-parent-agent-id"],
+  ["session-id", "x-codex-parent-thread-id"],
+  ["session_id", "x-codex-parent-thread-id"],
+  ["x-session-affinity", "x-parent-session-id"],
+  ["x-opencode-session", "x-parent-session-id"],
+  ["x-dynamo-session-id", "x-dynamo-parent-session-id"],
+  ["vllm_xargs.agentic_context.program_id", "vllm_xargs.agentic_context.parent_program_id"],
+]);
+
 type Headers = Readonly<Record<string, string | string[] | undefined>>;
 
 /**
@@ -78,24 +92,26 @@ export function findSession(
     const named = agentName && valueAt(from, agentName, headers, view);
     // Codex names its first thread like the session.
     const agent = named && named !== session ? named : undefined;
-    const key = agent === undefined ? session : `${session}/${agent}`;
-    return { key: key.slice(0, maxSessionKeyLength), session, agent, source };
+    const key = keyOfAgent(session, agent);
+    const found = { key: key.slice(0, maxSessionKeyLength), session, agent, source };
+    const parentName = parentNames.get(name);
+    const parentNamed = parentName && valueAt(from, parentName, headers, view);
+    // An agent whose parent is not named was started by the session's main agent.
+    const parent = agentName ? agent && keyOfAgent(session, parentNamed) : parentNamed;
+    return parent && parent !== key ? { ...found, parent: parent.slice(0, maxSessionKeyLength) } : found;
   }
   return undefined;
 }
 
-/** Headers with the agent that began an agent, by the header that names the latter. */
-const parentHeaders: Readonly<Record<string, string>> = {
-  "x-claude-code-agent-id": "x-claude-code-parent-agent-id",
-  "thread-id": "x-codex-parent-thread-id",
-};
-
 /** The agent that began a session's agent; undefined for the session's own, and where the client does not say. */
 export function findParentAgent({ agent, session, source }: FoundSession, headers: Headers): string | undefined {
-  const name = agent === undefined ? undefined : parentHeaders[source.agent ?? ""];
+  const name = agent === undefined ? undefined : parentNames.get(source.name);
   const parent = name === undefined ? undefined : headerValue(headers, name);
   return parent === "" || parent === session || parent === agent ? undefined : parent;
 }
+
+const keyOfAgent = (session: string, agent: string | undefined): string =>
+  agent && agent !== session ? `${session}/${agent}` : session;
 
 /** A source in the configuration: `header:NAME` or `body:FIELD`, with the agent's where there is one; or `prefix`. */
 export function nameOfSource({ from, name, agent }: SessionKeySource): string {

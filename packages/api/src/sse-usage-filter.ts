@@ -1,5 +1,6 @@
 import { isJsonObject, type JsonObject } from "@espalier/core";
 import { type AnswerFault, defaultStatus, errorStatus, hasContent, isEndType, lacksEnd } from "./answer-content.ts";
+import { type AnswerEnd, readAnswerEnd } from "./answer-end.ts";
 import { GrowableBuffer } from "./growable-buffer.ts";
 import { type Member, memberKey, scanObject } from "./json-scan.ts";
 import { findUsageReport, joinUsage, type Usage, type UsageReport } from "./usage.ts";
@@ -127,6 +128,15 @@ export class SseUsageFilter {
   /** The numbers reported so far; undefined before a report that counts the prompt. */
   usage(): Usage | undefined {
     return joinUsage(eventUsage(this.#firstReport), eventUsage(this.#lastReport));
+  }
+
+  /** How the answer ended, by its last events; undefined if they do not say it. */
+  answerEnd(): AnswerEnd | undefined {
+    for (const event of [this.#lastData(), this.#lastReport]) {
+      const end = event && readAnswerEnd(event);
+      if (end !== undefined) return end;
+    }
+    return undefined;
   }
 
   /** Whether `data: [DONE]` has passed. */

@@ -106,6 +106,29 @@ describe("an agent", () => {
   });
 });
 
+test.each<[string, Record<string, string>, string | undefined]>([
+  ["the session's main agent", { "x-claude-code-session-id": "s", "x-claude-code-agent-id": "a" }, "s"],
+  [
+    "another agent",
+    { "x-claude-code-session-id": "s", "x-claude-code-agent-id": "a", "x-claude-code-parent-agent-id": "b" },
+    "s/b",
+  ],
+  ["nobody of a main agent", { "x-claude-code-session-id": "s" }, undefined],
+  ["a thread", { "session-id": "s", "thread-id": "t", "x-codex-parent-thread-id": "s" }, "s"],
+  ["nobody of a first thread", { "session-id": "s", "thread-id": "s" }, undefined],
+  ["a session", { "x-session-id": "child", "x-parent-session-id": "s" }, "s"],
+  ["nobody when it is itself", { "x-session-id": "s", "x-parent-session-id": "s" }, undefined],
+  ["a session of Dynamo's", { "x-dynamo-session-id": "child", "x-dynamo-parent-session-id": "s" }, "s"],
+])("the parent is %s", (_, headers, parent) => {
+  expect(findSession(defaultSessionKeyLadder, headers, nothing)?.parent).toBe(parent);
+});
+
+test("vLLM Router's programs name their parents", () => {
+  const context = { program_id: "child", parent_program_id: "p" };
+  const view = viewOf(chat, { ...smallChat, vllm_xargs: { agentic_context: context } });
+  expect(findSession(defaultSessionKeyLadder, {}, view)?.parent).toBe("p");
+});
+
 test("the source without a name gives no key", () => {
   expect(nameOfSource(prefixSource)).toBe("prefix");
   expect(findSession([prefixSource], allHeaders, everything)).toBeUndefined();

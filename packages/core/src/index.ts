@@ -64,6 +64,7 @@ export {
   type JsonObject,
   scanBody,
 } from "./json-body/index.ts";
+export { LatencyWindow } from "./latency-window.ts";
 export { type Expiring, LiveCounts } from "./live-counts.ts";
 export { didYouMean, renamedTo } from "./nearest-name.ts";
 export {

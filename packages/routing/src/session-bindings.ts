@@ -40,8 +40,9 @@ export interface SessionBindings {
    * Ends the sessions of a key: those that this router bound, and those without a scope that others bound.
    *
    * @param models in which others may have bound it
+   * @param within ends only the sessions of one scope: see `sessionScope`
    */
-  endSession(key: string, models: Iterable<string>): void;
+  endSession(key: string, models: Iterable<string>, within?: { readonly scope: string | undefined }): void;
 }
 
 /**
@@ -75,8 +76,16 @@ export function createSessionBindings(store: BindingStore): SessionBindings {
       remember(session.key, beginningOf(session));
       store.set(text, value, ttlMs);
     },
-    endSession(key, models) {
+    endSession(key, models, within) {
       const hash = hashed(key);
+      if (within) {
+        for (const model of models) {
+          const beginning = beginningOf({ model, scope: within.scope });
+          store.forget(beginning + key);
+          bound.get(hash)?.delete(beginning);
+        }
+        return;
+      }
       for (const beginning of bound.get(hash) ?? []) store.forget(beginning + key);
       bound.delete(hash);
       for (const model of models) store.forget(textOf({ model, key }));

@@ -50,7 +50,7 @@ export type { ConfigSource, ReloadOutcome } from "./lifecycle/reloader.ts";
 export type { MeshDescription } from "./mesh/describe-mesh.ts";
 export { probeRouters, type RouterProbe } from "./mesh/probe-routers.ts";
 export { type FeedReport, findEventSources, sourceBySpec } from "./prefix/engine-feeds.ts";
-export type { Program, ProgramReport } from "./programs/programs.ts";
+export type { Pause, Program, ProgramReport } from "./programs/programs.ts";
 export { protocolLayouts } from "./protocol-layouts.ts";
 export type { HookAnswer } from "./request/request-outcome.ts";
 export {

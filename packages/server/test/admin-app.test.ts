@@ -37,7 +37,7 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     reload: () => ({ trigger: "admin", atMs: 0, applied: [], needsRestart: [], error: undefined }),
     explain: async () => ({}),
     past: { find: async (requestId) => ({ requestId, router: null, decisions: [] }) },
-    programs: () => ({ programs: [], counts: { queued: 0, running: 0, idle: 0, ended: 0 } }),
+    programs: () => ({ programs: [], counts: { queued: 0, running: 0, idle: 0, ended: 0 }, pauses: [] }),
     maxExplainedBytes: 100_000,
     tls: undefined,
     keySha256: undefined,

@@ -57,3 +57,19 @@ test("nobody knows what an answer of a path that is only forwarded should be", (
   const { reader } = read("application/json", { ...chat, endpointId: "forwarded" });
   expect(reader.judge(Buffer.from('{"error":{"code":503}}'), true)).toBe("pass");
 });
+
+test("how an answer ends is read for requests of programs only", () => {
+  const step = { sent: () => {}, ended: () => {} };
+  const answer = '{"choices":[{"finish_reason":"tool_calls"}]}';
+  for (const [type, text] of [
+    ["application/json", answer],
+    ["text/event-stream", `data: ${answer}\n\n`],
+  ] as const) {
+    const ends = [chat, { ...chat, step }].map((request) => {
+      const { reader, push } = read(type, request);
+      push(text);
+      return reader.answerEnd();
+    });
+    expect(ends).toEqual([undefined, "tool_calls"]);
+  }
+});

@@ -11,7 +11,7 @@ const completed = (status: number) => ({ kind: "completed", status }) as Request
 /** A stream of 11 tokens, the first after 500 ms, the others 20 ms apart. */
 const stream: RequestEnd = {
   ...{ outcome: completed(200), error: undefined, fault: undefined, selection: undefined, prefillEngine: undefined },
-  ...{ attempts: 1, queuedMs: undefined, dispatchedMs: 1_000, usage: undefined },
+  ...{ attempts: 1, queuedMs: undefined, dispatchedMs: 1_000, usage: undefined, answerEnd: undefined },
   ...{ firstByteMs: 1_500, isStream: true, outputTokens: 11 },
 };
 

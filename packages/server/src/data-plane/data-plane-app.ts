@@ -25,6 +25,7 @@ import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes, registerInferenceRoutes, registerModelRoutes } from "./inference-routes.ts";
 import { readBody, releaseBody, reserveDeclared, reservePieces } from "./read-body.ts";
 import { readRequestId } from "./request-ids.ts";
+import { registerSessionEnds } from "./session-ends.ts";
 import { registerStoredResponseRoutes } from "./stored-responses.ts";
 
 declare module "fastify" {
@@ -144,6 +145,7 @@ export function createDataPlaneApp(
       done();
     });
     registerModelRoutes(served, context);
+    registerSessionEnds(served, context, front.isForRollouts === true);
     registerInferenceRoutes(served, context);
     registerStoredResponseRoutes(served, context);
     registerForwardRoutes(served, context);

@@ -183,6 +183,7 @@ function planView(
       isStreamed: view.stream && request.isAnswerSeen !== false,
       unreadPrompt: view.unreadPrompt,
       sessionSource: (session || conversation) && nameOfSource(session?.source ?? prefixSource),
+      parentKey: session?.parent,
       conversation,
       recordedPrompt: recorder.isOn ? blocks : undefined,
       recordedAgent: recorder.isOn ? agentOf(session, request.headers) : undefined,

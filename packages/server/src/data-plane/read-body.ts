@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { EspalierError } from "@espalier/core";
+import { EspalierError, isJsonObject } from "@espalier/core";
 import type { FastifyRequest } from "fastify";
 import { maxInlineBytes } from "../large-bodies/large-bodies.ts";
 import type { ClientRequest } from "../request/planned-request.ts";
@@ -161,3 +161,16 @@ function fits({ inFlight, live }: BodyBudget, reserved: number, bytes: number): 
 
 const budgetExceeded = (): EspalierError =>
   new EspalierError("overloaded", "The bodies of the requests in flight are at their memory limit.");
+
+/** @throws EspalierError for a body that is no JSON object */
+export function readObject(body: unknown): Readonly<Record<string, unknown>> {
+  if (!Buffer.isBuffer(body) || body.length === 0) return {};
+  let value: unknown;
+  try {
+    value = JSON.parse(body.toString("utf8"));
+  } catch (error) {
+    throw new EspalierError("invalid_json", undefined, { cause: error });
+  }
+  if (!isJsonObject(value)) throw new EspalierError("invalid_body");
+  return value;
+}

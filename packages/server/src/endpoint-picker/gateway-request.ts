@@ -342,6 +342,7 @@ function planHead(context: RouterContext, request: GatewayRequest, { headers }: 
     endpointId: endpointAt(request.url)?.id ?? "forwarded",
     onlyEngine: undefined,
     sessionSource: session && nameOfSource(session.source),
+    parentKey: session?.parent,
     service,
     features: {
       promptTokens: Math.ceil(Number(headers["content-length"] ?? 0) / bytesPerToken),

@@ -242,6 +242,7 @@ class OverflowSource implements AnswerSource {
       ...{ outcome, error: undefined, usage: undefined, selection: undefined, prefillEngine: undefined },
       fault: outcome.kind === "completed" ? this.reader.fault() : undefined,
       ...{ attempts: 0, queuedMs: undefined, dispatchedMs: Number.NaN, firstByteMs: this.reader.firstByteMs },
+      answerEnd: this.reader.answerEnd(),
       isStream: this.reader.isStream,
       outputTokens: this.reader.usage()?.completionTokens ?? this.reader.outputTokens,
     });

@@ -1,3 +1,4 @@
+import { answerEnds } from "@espalier/api";
 import { capped, list, oneOf, roundedUp, struct, text, varint, versioned } from "@espalier/core";
 import type { ProgramRow } from "./program-table.ts";
 
@@ -11,11 +12,12 @@ const milliseconds = roundedUp;
 const isOver = oneOf(false, true);
 
 const programNote = versioned(
-  1,
+  2,
   list(
     struct({
       name: text(16),
       session: text(16),
+      parent: text(16),
       model: text(maxNameBytes),
       source: text(maxNameBytes),
       tenant: text(maxNameBytes),
@@ -24,6 +26,7 @@ const programNote = versioned(
       running: count,
       steps: count,
       failed: count,
+      answerEnd: oneOf(undefined, ...answerEnds),
       contextTokens: count,
       promptTokens: count,
       cachedTokens: count,

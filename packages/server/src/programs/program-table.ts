@@ -1,3 +1,4 @@
+import type { AnswerEnd } from "@espalier/api";
 import { type Clock, RecencyMap } from "@espalier/core";
 
 /** Programs that are remembered; beyond it the one that was idle longest is forgotten. */
@@ -13,6 +14,8 @@ export interface ProgramId {
   readonly name: string;
   /** Opaque too: of its session key alone, whatever the model and the tenant. */
   readonly session: string;
+  /** Such a name of the session key of the agent that started it; empty for none. */
+  readonly parent: string;
   readonly model: string;
   /** Where its session key comes from, as `session-key` names it. */
   readonly source: string;
@@ -32,6 +35,8 @@ export interface ProgramRow extends ProgramId {
   readonly steps: number;
   /** Requests that failed, were refused or cut. */
   readonly failed: number;
+  /** How its latest answer ended; undefined before one, and where its engine did not say it. */
+  readonly answerEnd: AnswerEnd | undefined;
   /** Tokens of the latest prompt and its answer. */
   readonly contextTokens: number;
   /** Sums over all answers whose usage the engine reported. */
@@ -52,6 +57,7 @@ export interface ProgramRow extends ProgramId {
 /** How a request of a program ended. */
 export interface StepEnd {
   readonly isAnswered: boolean;
+  readonly answerEnd: AnswerEnd | undefined;
   readonly promptTokens: number | undefined;
   readonly cachedTokens: number | undefined;
   readonly outputTokens: number;
@@ -73,13 +79,18 @@ export class ProgramTable {
   readonly #firsts = new RecencyMap<number, { readonly program: Program; readonly idOf: () => ProgramId }>();
   /** Called after every change, with the program's name. */
   onChange: (name: string) => void = () => {};
+  /** Called when a program with an answer from this router sends its next request. */
+  onPause: (source: string, end: AnswerEnd | undefined, ms: number) => void = () => {};
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
   begin(id: ProgramId): ProgramStep {
-    return this.#use(id).begin(this.#clock, () => this.onChange(id.name));
+    const program = this.#use(id);
+    const pauseMs = program.pauseMs(this.#clock.nowMs());
+    if (pauseMs !== undefined) this.onPause(id.source, program.answerEnd, pauseMs);
+    return program.begin(this.#clock, () => this.onChange(id.name));
   }
 
   /** The first request of a conversation, which is a program as soon as another one continues it. */
@@ -102,8 +113,8 @@ export class ProgramTable {
   }
 
   /** Its client will send no further request. Other routers learn it from this router's row, which may be new. */
-  end({ name, session, model, source, tenant }: ProgramId): void {
-    const program = this.#use({ name, session, model, source, tenant });
+  end({ name, session, parent, model, source, tenant }: ProgramId): void {
+    const program = this.#use({ name, session, parent, model, source, tenant });
     program.isOver = true;
     this.onChange(name);
   }
@@ -150,6 +161,9 @@ class Program {
   readonly startedMs: number;
   usedMs: number;
   isOver = false;
+  answerEnd: AnswerEnd | undefined;
+  /** When its latest answer ended, until the next request begins. */
+  #answeredMs: number | undefined;
   #engine = "";
   #queued = 0;
   #running = 0;
@@ -172,8 +186,14 @@ class Program {
     return this.#queued + this.#running > 0;
   }
 
+  /** Since its latest answer; undefined while a request is under way, and when that failed. */
+  pauseMs(nowMs: number): number | undefined {
+    return this.#answeredMs === undefined || this.isBusy ? undefined : nowMs - this.#answeredMs;
+  }
+
   begin(clock: Clock, changed: () => void): ProgramStep {
     const begunMs = clock.nowMs();
+    this.#answeredMs = undefined;
     let isSent = false;
     this.isOver = false;
     this.#queued += 1;
@@ -195,6 +215,7 @@ class Program {
           this.#waited(clock.nowMs() - begunMs);
         }
         this.usedMs = clock.nowMs();
+        if (end.isAnswered) this.#answeredMs = this.usedMs;
         this.#count(end);
         changed();
       },
@@ -206,9 +227,11 @@ class Program {
     this.#longestQueuedMs = Math.max(this.#longestQueuedMs, ms);
   }
 
-  #count({ isAnswered, promptTokens, cachedTokens, outputTokens }: StepEnd): void {
-    if (isAnswered) this.#steps += 1;
-    else this.#failed += 1;
+  #count({ isAnswered, answerEnd, promptTokens, cachedTokens, outputTokens }: StepEnd): void {
+    if (isAnswered) {
+      this.#steps += 1;
+      this.answerEnd = answerEnd;
+    } else this.#failed += 1;
     if (promptTokens === undefined) return;
     this.#contextTokens = promptTokens + outputTokens;
     this.#outputTokens += outputTokens;
@@ -224,6 +247,7 @@ class Program {
       running: this.#running,
       steps: this.#steps,
       failed: this.#failed,
+      answerEnd: this.answerEnd,
       contextTokens: this.#contextTokens,
       promptTokens: this.#promptTokens,
       cachedTokens: this.#cachedTokens,

@@ -1,7 +1,8 @@
-import type { FoundConversation } from "@espalier/api";
+import { type AnswerEnd, answerEnds, type FoundConversation } from "@espalier/api";
 import {
   type Cancel,
   type Clock,
+  LatencyWindow,
   type Meter,
   RecencyMap,
   readOrUndefined,
@@ -29,6 +30,9 @@ const program = closed({
   name: Type.String({
     description: "Opaque name of the session, as in decisions, or of the conversation; the same at every router.",
   }),
+  parent: nullable(Type.String(), {
+    description: "Name of the program whose agent started it; null for none, and where that one is not known.",
+  }),
   model: Type.String(),
   source: Type.String({ description: "The item of `session-key` that it is known by." }),
   tenant: nullable(Type.String()),
@@ -43,6 +47,9 @@ const program = closed({
   running: Type.Integer({ description: "Requests at engines." }),
   steps: Type.Integer({ description: "Answered requests." }),
   failed: Type.Integer({ description: "Requests that failed, were refused or cut." }),
+  answerEnd: nullable(Type.Unsafe<AnswerEnd>(Type.Enum([...answerEnds])), {
+    description: "How the latest answer ended; null before one, and where the engine did not say it.",
+  }),
   contextTokens: Type.Integer({ description: "Tokens of the latest prompt and its answer; 0 if unknown." }),
   cachedShare: nullable(Type.Number(), { description: "Cached share of all prompt tokens, by engines' reports." }),
   computedTokens: Type.Integer({ description: "Prompt tokens that engines computed." }),
@@ -53,13 +60,26 @@ const program = closed({
   idleMs: Type.Integer({ description: "Milliseconds since its latest request began or ended." }),
 });
 
+const pause = closed({
+  source: Type.String({ description: "As of programs." }),
+  answerEnd: nullable(Type.Unsafe<AnswerEnd>(Type.Enum([...answerEnds]))),
+  count: Type.Integer(),
+  p50Ms: Type.Integer(),
+  p95Ms: Type.Integer(),
+});
+
 export type Program = Described<typeof program>;
+export type Pause = Described<typeof pause>;
 
 export const programReport = closed(
   {
     programs: Type.Array(program, { description: "The latest 1,000, the most recently used first." }),
     counts: Type.Object(Object.fromEntries(programStates.map((state) => [state, Type.Integer()])), {
       description: "All known programs by state.",
+    }),
+    pauses: Type.Array(pause, {
+      description:
+        "Times from an answer to the program's next request, where this router served both, by how the answer ended.",
     }),
   },
   { title: "ProgramReport" },
@@ -68,6 +88,7 @@ export const programReport = closed(
 export interface ProgramReport {
   readonly programs: readonly Program[];
   readonly counts: Readonly<Record<ProgramState, number>>;
+  readonly pauses: readonly Pause[];
 }
 
 /** What names a request's program. */
@@ -75,6 +96,7 @@ interface ProgramRequest {
   readonly pool: { readonly model: string };
   readonly features: SessionOf;
   readonly sessionSource?: string | undefined;
+  readonly parentKey?: string | undefined;
   /** Of a request without a session key. */
   readonly conversation?: FoundConversation | undefined;
   readonly service?: { readonly tenant: string } | undefined;
@@ -88,8 +110,8 @@ export interface Programs extends Startable {
   begin(request: ProgramRequest): ProgramStep | undefined;
   /** Whether a conversation began with this, and nothing else has: see `findConversation`. */
   readonly isBeginning: (digest: number) => boolean;
-  /** A session is over, whatever its models. */
-  endSession(sessionKey: string): void;
+  /** A session is over, whatever its models. @param within only in one scope: see `sessionScope` */
+  endSession(sessionKey: string, within?: { readonly scope: string | undefined }): void;
   report(): ProgramReport;
 }
 
@@ -130,6 +152,8 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
     "Programs of this router's requests in the last 30 minutes, by state.",
     ["state"],
   );
+  const pauses = createPauses(meter);
+  table.onPause = pauses.add;
   const series = programStates.map((state) => [state, gauge.series(state)] as const);
   const hear = ({ key, origin, bytes, ageMs }: Note): void => {
     if (!key.startsWith(`${noteKind}/`)) return;
@@ -182,6 +206,7 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
     begin({
       pool: { model },
       features: { sessionKey, sessionScope },
+      parentKey,
       conversation,
       sessionSource: source = "",
       service,
@@ -190,6 +215,7 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
       const idOf = (key: string): ProgramId => ({
         name: sessionName(model, { sessionKey: key, sessionScope })!,
         session: nameOfKey(key),
+        parent: parentKey === undefined ? "" : nameOfKey(parentKey),
         model,
         source,
         tenant,
@@ -197,13 +223,22 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
       if (sessionKey) return table.begin(idOf(sessionKey));
       return conversation && beginConversation(conversation, () => idOf(keyOfConversation(conversation)));
     },
-    endSession(sessionKey) {
+    endSession(sessionKey, within) {
       const session = nameOfKey(sessionKey);
-      for (const row of merged([...table.rows(), ...peerRows()])) if (row.session === session) table.end(row);
+      const isMeant = ({ model, name }: ProgramRow): boolean =>
+        !within || name === sessionName(model, { sessionKey, sessionScope: within.scope });
+      for (const row of merged([...table.rows(), ...peerRows()])) {
+        if (row.session === session && isMeant(row)) table.end(row);
+      }
     },
     report() {
       const all = merged([...table.rows(), ...peerRows()]).sort((one, other) => one.idleMs - other.idleMs);
-      return { programs: all.slice(0, maxReportedPrograms).map(describe), counts: countStates(all) };
+      const parentOf = parentsIn(all);
+      return {
+        programs: all.slice(0, maxReportedPrograms).map((row) => describe(row, parentOf(row))),
+        counts: countStates(all),
+        pauses: pauses.report(),
+      };
     },
     async start() {
       conversations.start();
@@ -212,6 +247,50 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
     async stop() {
       conversations.stop();
       for (const cancel of cancels) cancel();
+    },
+  };
+}
+
+/** Upper bounds in seconds: tools answer within one, people within minutes. */
+const pauseBuckets = [0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1_000];
+/** Sources with learned pauses: as many as `session-key` may have. */
+export const maxPauseSources = 33;
+
+function createPauses(meter: Meter) {
+  const histogram = meter.histogram(
+    "espalier_program_pause_seconds",
+    "Time from an answer to the next request of its program, where this router served both, by what the program is known by and how the answer ended.",
+    pauseBuckets,
+    ["source", "answer_end"],
+  );
+  const createEntry = (source: string, answerEnd: AnswerEnd | undefined) => ({
+    series: histogram.series(source, answerEnd ?? "unknown"),
+    times: new LatencyWindow(),
+    count: 0,
+  });
+  const learned = new Map<string, Map<AnswerEnd | undefined, ReturnType<typeof createEntry>>>();
+  return {
+    add(source: string, answerEnd: AnswerEnd | undefined, ms: number): void {
+      let bySource = learned.get(source);
+      if (!bySource) {
+        if (learned.size === maxPauseSources) return;
+        bySource = new Map();
+        learned.set(source, bySource);
+      }
+      const entry = bySource.get(answerEnd) ?? createEntry(source, answerEnd);
+      bySource.set(answerEnd, entry);
+      entry.count += 1;
+      entry.times.add(ms);
+      entry.series.observe(ms / 1_000);
+    },
+    report(): readonly Pause[] {
+      return [...learned].flatMap(([source, ends]) =>
+        [...ends].map(([answerEnd = null, { count, times }]) => ({
+          ...{ source, answerEnd, count },
+          p50Ms: Math.round(times.quantileMs(0.5)),
+          p95Ms: Math.round(times.quantileMs(0.95)),
+        })),
+      );
     },
   };
 }
@@ -237,6 +316,7 @@ function sumOf(one: ProgramRow, other: ProgramRow): ProgramRow {
   return {
     ...latest,
     engine: latest.engine || earlier.engine,
+    answerEnd: latest.answerEnd ?? earlier.answerEnd,
     contextTokens: latest.contextTokens || earlier.contextTokens,
     queued: one.queued + other.queued,
     running: one.running + other.running,
@@ -263,10 +343,20 @@ function countStates(rows: readonly ProgramRow[]): Record<ProgramState, number> 
   return counts;
 }
 
-function describe(row: ProgramRow): Program {
+/** Finds the name of a program's parent: by its session and tenant, and of its own model before another one. */
+function parentsIn(rows: readonly ProgramRow[]): (row: ProgramRow) => string | null {
+  const bySession = Map.groupBy(rows, ({ session, tenant }) => `${session}\n${tenant}`);
+  return ({ parent, tenant, model }) => {
+    const found = parent === "" ? undefined : bySession.get(`${parent}\n${tenant}`);
+    return (found?.find((one) => one.model === model) ?? found?.[0])?.name ?? null;
+  };
+}
+
+function describe(row: ProgramRow, parent: string | null): Program {
   const { promptTokens, cachedTokens } = row;
   return {
     name: row.name,
+    parent,
     model: row.model,
     source: row.source,
     tenant: row.tenant || null,
@@ -276,6 +366,7 @@ function describe(row: ProgramRow): Program {
     running: row.running,
     steps: row.steps,
     failed: row.failed,
+    answerEnd: row.answerEnd ?? null,
     contextTokens: row.contextTokens,
     cachedShare: promptTokens > 0 ? cachedTokens / promptTokens : null,
     computedTokens: promptTokens - cachedTokens,

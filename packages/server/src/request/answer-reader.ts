@@ -1,4 +1,6 @@
 import {
+  type AnswerEnd,
+  AnswerEndReader,
   type AnswerFault,
   createJsonUsageReader,
   createSseUsageFilter,
@@ -12,7 +14,7 @@ import type { Verdict } from "./exchange.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import type { BodyFilter } from "./response-sink.ts";
 
-type ReadRequest = Pick<PlannedRequest, "endpointId" | "method" | "storesResponse" | "trace">;
+type ReadRequest = Pick<PlannedRequest, "endpointId" | "method" | "storesResponse" | "trace" | "step">;
 
 /** Learns how far an answer has come. */
 export interface AnswerListener {
@@ -40,6 +42,8 @@ export class AnswerReader implements BodyFilter {
   readonly #listener: AnswerListener | undefined;
   #events: SseUsageFilter | undefined;
   #json: ReturnType<typeof createJsonUsageReader> | undefined;
+  /** Of an answer in one piece, to a request of a program. */
+  #end: AnswerEndReader | undefined;
   #countedTokens = 0;
   /** The first bytes of an answer that has an id to read. */
   #head: Buffer[] | undefined;
@@ -72,8 +76,10 @@ export class AnswerReader implements BodyFilter {
     if (status !== 200) return undefined;
     this.isStream = contentType.startsWith("text/event-stream");
     if (this.isStream) this.#events = createSseUsageFilter({ strip: this.#stripsUsage });
-    else if (contentType.startsWith("application/json")) this.#json = createJsonUsageReader();
-    else return undefined;
+    else if (contentType.startsWith("application/json")) {
+      this.#json = createJsonUsageReader();
+      if (this.#request.step) this.#end = new AnswerEndReader();
+    } else return undefined;
     return this;
   }
 
@@ -85,6 +91,7 @@ export class AnswerReader implements BodyFilter {
     if (this.#request.storesResponse) this.#keep(chunk);
     if (!this.#events) {
       this.#json?.push(chunk);
+      this.#end?.push(chunk);
       return chunk;
     }
     const passed = this.#events.push(chunk);
@@ -114,6 +121,11 @@ export class AnswerReader implements BodyFilter {
 
   usage(): Usage | undefined {
     return (this.#events ?? this.#json)?.usage();
+  }
+
+  /** How the answer to a request of a program ended. */
+  answerEnd(): AnswerEnd | undefined {
+    return this.#request.step && (this.#events ?? this.#end)?.answerEnd();
   }
 
   /** Why the answer, which has ended, is none; undefined for a whole one. */

@@ -76,6 +76,8 @@ export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> 
   step?: ProgramStep | undefined;
   /** The item of `session-key` that its program is known by; absent without one. */
   readonly sessionSource?: string | undefined;
+  /** Session key of the agent that started its agent; absent for none that is known. */
+  readonly parentKey?: string | undefined;
   /** Of a request without a session key. */
   readonly conversation?: FoundConversation | undefined;
   /** The prompt for recordings, in a pool whose policy does not look at prompts too; undefined while nobody records. */

@@ -397,6 +397,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
         error,
         fault,
         usage,
+        answerEnd: this.reader.answerEnd(),
         selection,
         attempts,
         queuedMs,

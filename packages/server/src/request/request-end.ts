@@ -16,7 +16,7 @@ type Watchers = Pick<RouterContext, "clock" | "decisions" | "hooks" | "metrics" 
 export function reportEnd(context: Watchers, plan: PlannedRequest, end: RequestEnd): void {
   const { clock, decisions, metrics, recorder } = context;
   const { endpointId, pool, acceptedMs } = plan;
-  const { error, usage, dispatchedMs, firstByteMs, outputTokens } = end;
+  const { error, usage, answerEnd, dispatchedMs, firstByteMs, outputTokens } = end;
   const endMs = clock.nowMs();
   const [outcome, status] = [requestOutcome(end), outcomeStatus(end)];
   const answer: HookAnswer = {
@@ -32,7 +32,7 @@ export function reportEnd(context: Watchers, plan: PlannedRequest, end: RequestE
     cachedTokens: usage?.cachedTokens,
     completionTokens: usage?.completionTokens,
   };
-  plan.step?.ended({ isAnswered: outcome === "answered" && status < 400, ...answer, outputTokens });
+  plan.step?.ended({ isAnswered: outcome === "answered" && status < 400, ...answer, answerEnd, outputTokens });
   metrics.finished(endpointId, answer, firstByteMs - acceptedMs, goodputOf(plan, end, { outcome, endMs }));
   context.hooks?.answered?.(answer);
   if (decisions.isWatched) {

@@ -1,4 +1,4 @@
-import type { AnswerFault, Usage } from "@espalier/api";
+import type { AnswerEnd, AnswerFault, Usage } from "@espalier/api";
 import type { EspalierError } from "@espalier/core";
 import type { Target } from "@espalier/engines";
 import type { Selection } from "@espalier/routing";
@@ -51,6 +51,8 @@ export interface RequestEnd {
   /** NaN when no content came. */
   readonly firstByteMs: number;
   readonly usage: Usage | undefined;
+  /** Undefined where the engine does not say it, and for a request of no program. */
+  readonly answerEnd: AnswerEnd | undefined;
   readonly isStream: boolean;
   readonly outputTokens: number;
 }

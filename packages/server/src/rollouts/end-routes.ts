@@ -2,8 +2,8 @@ import { EspalierError } from "@espalier/core";
 import type { Fleet } from "@espalier/engines";
 import type { SessionBindings } from "@espalier/routing";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { readObject } from "../data-plane/read-body.ts";
 import type { Programs } from "../programs/programs.ts";
-import { readObject } from "./worker-routes.ts";
 
 interface EndRoutesOptions {
   readonly sessions: Pick<SessionBindings, "endSession">;

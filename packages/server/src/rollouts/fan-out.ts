@@ -3,12 +3,12 @@ import { asEspalierError, EspalierError, type HttpClient, isJsonObject, type Log
 import type { EngineRecord, Fleet } from "@espalier/engines";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { RolloutsConfig } from "../config/index.ts";
+import { readObject } from "../data-plane/read-body.ts";
 import { engineHeader, findEngine } from "../request/named-engine.ts";
 import { type ControlCall, controlCalls } from "./control-calls.ts";
 import type { EngineControl } from "./engine-control.ts";
 import { type EngineAnswer, mergeAnswers } from "./merge-answers.ts";
 import type { AbortRequests } from "./shared-aborts.ts";
-import { readObject } from "./worker-routes.ts";
 
 export interface FanOutOptions {
   readonly fleet: Pick<Fleet, "engines">;

@@ -1,6 +1,7 @@
-import { EspalierError, isJsonObject, type Logger, type Scheduler } from "@espalier/core";
+import { EspalierError, type Logger, type Scheduler } from "@espalier/core";
 import type { EngineRecord, Fleet } from "@espalier/engines";
 import type { FastifyInstance, FastifyRequest } from "fastify";
+import { readObject } from "../data-plane/read-body.ts";
 import type { OperatorEngines } from "../lifecycle/operator-engines.ts";
 import { baseUrl, findEngine } from "../request/named-engine.ts";
 
@@ -128,19 +129,6 @@ function readUrl({ query, body }: FastifyRequest): string {
 
 function refuseUrl(written: string): never {
   throw new EspalierError("invalid_value", `${JSON.stringify(written)} is not the URL of an engine.`, { param: "url" });
-}
-
-/** @throws EspalierError for a body that is no JSON object */
-export function readObject(body: unknown): Readonly<Record<string, unknown>> {
-  if (!Buffer.isBuffer(body) || body.length === 0) return {};
-  let value: unknown;
-  try {
-    value = JSON.parse(body.toString("utf8"));
-  } catch (error) {
-    throw new EspalierError("invalid_json", undefined, { cause: error });
-  }
-  if (!isJsonObject(value)) throw new EspalierError("invalid_body");
-  return value;
 }
 
 /** An element of `engines`. Only SGLang's engines are registered with a type: theirs is the KV transfer. */

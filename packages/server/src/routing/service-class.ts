@@ -169,6 +169,13 @@ export function planService(
   return config.engineOrder === "arrival" ? { service, bodyFields } : { service, bodyFields, fieldsFor };
 }
 
+/** The tenant of a request, also of one without a class. @throws EspalierError `invalid_header` */
+export function tenantOf({ admission: { config }, objectives }: ServicePlanning, request: ClientRequest): string {
+  const { apiKeyName: apiKey } = request;
+  if (config.mode === "off") return apiKey ?? "";
+  return readServiceClass(config, request.headers, { bodyPriority: undefined, apiKey, objectives }).tenant;
+}
+
 /** What an engine priority is computed from, for one request. */
 export interface PrioritizedRequest {
   readonly endpoint: Pick<Endpoint, "family" | "kind">;

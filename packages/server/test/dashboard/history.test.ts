@@ -1,9 +1,9 @@
-import { silentMeter } from "@espalier/core";
+import { LatencyWindow, silentMeter } from "@espalier/core";
 import { defaultObjectives } from "@espalier/policies";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createHistory, historyPoints, historyStepMs } from "../../src/admin/history.ts";
-import { createRequestMetrics, LatencyWindow } from "../../src/data-plane/request-metrics.ts";
+import { createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import type { Goodput } from "../../src/request/goodput.ts";
 import type { RequestOutcome } from "../../src/request/request-outcome.ts";
 

@@ -1,6 +1,7 @@
+import type { AnswerEnd } from "@espalier/api";
 import { asRouterId, silentMeter } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
-import { createSeriesMeter, createVirtualTime, type SeriesMeter, type VirtualTime } from "@espalier/testing";
+import { type CountingMeter, createCountingMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
 import { createDecisionFeed } from "../../src/admin/decision-feed.ts";
 import {
@@ -11,10 +12,16 @@ import {
 } from "../../src/programs/conversations.ts";
 import { maxNoteRows, readProgramNote, writeProgramNote } from "../../src/programs/program-note.ts";
 import { forgetProgramMs, maxFirstSteps, maxPrograms, type ProgramRow } from "../../src/programs/program-table.ts";
-import { createPrograms, maxReportedPrograms, type Programs, publishProgramsMs } from "../../src/programs/programs.ts";
+import {
+  createPrograms,
+  maxPauseSources,
+  maxReportedPrograms,
+  type Programs,
+  publishProgramsMs,
+} from "../../src/programs/programs.ts";
 
 let time: VirtualTime;
-let meter: SeriesMeter;
+let meter: CountingMeter;
 let routers: readonly Programs[];
 
 /** Routers whose notes all others get at once. */
@@ -44,7 +51,7 @@ function startRouters(count: number): readonly Programs[] {
 
 beforeEach(() => {
   time = createVirtualTime();
-  meter = createSeriesMeter();
+  meter = createCountingMeter();
   routers = startRouters(2);
 });
 
@@ -62,13 +69,21 @@ interface Turn {
   readonly queuedMs?: number;
   readonly promptTokens?: number;
   readonly cachedTokens?: number;
+  readonly answerEnd?: AnswerEnd;
 }
 
 function turn(router: number, key: string, engine: string, { queuedMs = 0, ...usage }: Turn = {}): void {
   const step = routers[router]!.begin(planned(key))!;
   time.advance(queuedMs);
   step.sent(engine);
-  step.ended({ isAnswered: true, promptTokens: undefined, cachedTokens: undefined, outputTokens: 10, ...usage });
+  step.ended({
+    isAnswered: true,
+    answerEnd: undefined,
+    promptTokens: undefined,
+    cachedTokens: undefined,
+    outputTokens: 10,
+    ...usage,
+  });
 }
 
 const programsAt = (router: number) => routers[router]!.report().programs;
@@ -100,11 +115,23 @@ test("is queued, running, idle; a request that never went to an engine has waite
   publish();
   expect(programsAt(1)[0]).toMatchObject({ state: "running", queued: 0, running: 1, engine: "b", queuedMs: 300 });
   expect(meter.value("espalier_programs", "running")).toBe(1);
-  step.ended({ isAnswered: false, promptTokens: undefined, cachedTokens: undefined, outputTokens: 0 });
+  step.ended({
+    isAnswered: false,
+    answerEnd: undefined,
+    promptTokens: undefined,
+    cachedTokens: undefined,
+    outputTokens: 0,
+  });
   expect(programsAt(0)[0]).toMatchObject({ state: "idle", running: 0, steps: 0, failed: 1, cachedShare: null });
   const refused = routers[0]!.begin(planned("refused"))!;
   time.advance(50);
-  refused.ended({ isAnswered: false, promptTokens: undefined, cachedTokens: undefined, outputTokens: 0 });
+  refused.ended({
+    isAnswered: false,
+    answerEnd: undefined,
+    promptTokens: undefined,
+    cachedTokens: undefined,
+    outputTokens: 0,
+  });
   expect(programsAt(0)[0]).toMatchObject({ queued: 0, queuedMs: 50, failed: 1 });
 });
 
@@ -121,7 +148,7 @@ test("the end of a session is known to all, in every model, also to a router tha
   routers = startRouters(3);
   turn(0, "agent", "a");
   routers[0]!.begin(planned("agent", { model: "other" }))!.ended({
-    ...{ isAnswered: true, promptTokens: 5, cachedTokens: 0, outputTokens: 1 },
+    ...{ isAnswered: true, answerEnd: undefined, promptTokens: 5, cachedTokens: 0, outputTokens: 1 },
   });
   turn(1, "another", "a");
   publish();
@@ -155,7 +182,16 @@ test("one program too many: the one that was idle longest is forgotten; a report
 });
 
 const row: ProgramRow = {
-  ...{ name: "0a1b2c3d", session: "3d2c1b0a", model: "m", source: "header:x-session-id", tenant: "t", engine: "e" },
+  ...{
+    name: "0a1b2c3d",
+    session: "3d2c1b0a",
+    parent: "11112222",
+    answerEnd: "length",
+    model: "m",
+    source: "header:x-session-id",
+    tenant: "t",
+    engine: "e",
+  },
   ...{
     queued: 1,
     running: 2,
@@ -207,7 +243,13 @@ function hold(router: number, beginnings: readonly number[]): (isAnswered: boole
   const step = begin(conversation(known ?? beginnings.at(-1)!, known !== undefined))!;
   step.sent("a");
   return (isAnswered) =>
-    step.ended({ isAnswered, promptTokens: 10, cachedTokens: 0, outputTokens: isAnswered ? 5 : 0 });
+    step.ended({
+      isAnswered,
+      answerEnd: undefined,
+      promptTokens: 10,
+      cachedTokens: 0,
+      outputTokens: isAnswered ? 5 : 0,
+    });
 }
 
 test("a conversation without a key whose turns go to two routers is one program, from its second turn on", () => {
@@ -319,4 +361,88 @@ test("a note of beginnings that is none is ignored", () => {
   hear(broken);
   conversations.begun(1);
   expect(conversations.isBeginning(1)).toBe(true);
+});
+
+test("how the latest answer ended, and how long programs pause after it, by what they are known by", () => {
+  for (const [pauseMs, answerEnd] of [
+    [0, "tool_calls"],
+    [400, "tool_calls"],
+    [600, "stop"],
+    [30_000, undefined],
+  ] as const) {
+    time.advance(pauseMs);
+    turn(0, "agent", "a", answerEnd === undefined ? {} : { answerEnd });
+  }
+  turn(1, "agent", "a", { answerEnd: "length" });
+  publish();
+  expect(programsAt(0)[0]).toMatchObject({ steps: 5, answerEnd: "length" });
+  const { pauses } = routers[0]!.report();
+  expect(pauses.map(({ source, answerEnd, count }) => [source, answerEnd, count])).toEqual([
+    ["header:x-session-id", "tool_calls", 2],
+    ["header:x-session-id", "stop", 1],
+  ]);
+  const [afterTools, afterStop] = pauses;
+  for (const [ms, of] of [
+    [afterTools!.p50Ms, 400],
+    [afterTools!.p95Ms, 600],
+    [afterStop!.p50Ms, 30_000],
+  ] as const) {
+    expect(Math.abs(ms / of - 1)).toBeLessThan(0.05);
+  }
+  expect(meter.value("espalier_program_pause_seconds", "header:x-session-id", "tool_calls")).toBe(2);
+  expect(routers[1]!.report().pauses).toEqual([]);
+});
+
+test("no pause: before the first answer, after a failure, and while another request is under way", () => {
+  const begin = () => routers[0]!.begin(planned("agent"))!;
+  const end = { promptTokens: undefined, cachedTokens: undefined, outputTokens: 0, answerEnd: undefined };
+  begin().ended({ isAnswered: false, ...end });
+  const [one, other] = [begin(), begin()];
+  one.ended({ isAnswered: true, ...end });
+  const third = begin();
+  other.ended({ isAnswered: true, ...end });
+  third.ended({ isAnswered: false, ...end });
+  expect(routers[0]!.report().pauses).toEqual([]);
+  begin();
+  expect(routers[0]!.report().pauses).toEqual([expect.objectContaining({ answerEnd: null, count: 1 })]);
+});
+
+test("one source too many: its pauses are not learned, those of the others are", () => {
+  for (let at = 0; at <= maxPauseSources; at++) {
+    for (let step = 0; step < 2; step++) {
+      const request = { ...planned(`agent-${at}`), sessionSource: `body:${at}` };
+      routers[0]!.begin(request)!.ended({
+        ...{ isAnswered: true, answerEnd: "stop", promptTokens: undefined, cachedTokens: undefined, outputTokens: 1 },
+      });
+    }
+  }
+  const { pauses } = routers[0]!.report();
+  expect([pauses.length, pauses.at(-1)!.source]).toEqual([maxPauseSources, `body:${maxPauseSources - 1}`]);
+});
+
+test("a program names its parent, of the same tenant, if it is known", () => {
+  const begin = (key: string, parentKey?: string, model = "m", tenant = "t") =>
+    routers[0]!.begin({ ...planned(key, { model, tenant }), parentKey });
+  begin("s");
+  begin("s", undefined, "other");
+  begin("s/child", "s");
+  begin("s/grandchild", "s/child", "other");
+  begin("s/orphan", "s/gone");
+  begin("s/foreign", "s", "m", "u");
+  publish();
+  for (const router of [0, 1]) {
+    const all = programsAt(router);
+    const named = (of: string | null) => all.find(({ name }) => name === of);
+    const parents = all.map(({ parent, model }) => [model, named(parent)?.model ?? null]);
+    expect(parents.toSorted()).toEqual(
+      [
+        ["m", null],
+        ["m", null],
+        ["m", null],
+        ["m", "m"],
+        ["other", null],
+        ["other", "m"],
+      ].toSorted(),
+    );
+  }
 });

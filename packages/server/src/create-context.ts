@@ -127,6 +127,7 @@ export function createContext(
   const sources = createEngineSources({ ...ports, config, table, fleet });
   const engineControl = createEngineControl({ table: tableOf("rollouts"), fleet, clock });
   const held = new HeldRequests();
+  const memory = watchMemory({ config: config.admission, clock, index, feedQualityOf: prefix.feedQualityOf });
   const onChange = (now: CompiledConfig): void => {
     settings = sharedSettings(now);
     mesh?.reconfigure({ mesh: now.mesh, settings });
@@ -185,12 +186,12 @@ export function createContext(
       maxRejected: () => Math.min(maxRejectedConnections, descriptors.rejected),
       max: () => Math.min(live.current.limits.maxConnections, descriptors.clients),
     }),
-    memory: watchMemory({ config: config.admission, clock, index, feedQualityOf: prefix.feedQualityOf }),
+    memory,
     metrics: createRequestMetrics(meter),
     prefixUse: createPrefixUse(clock),
     decisions,
     programs: createPrograms({
-      ...{ clock, scheduler, meter, notes: mesh?.replica.notes, sessionName: decisions.sessionName },
+      ...{ clock, scheduler, meter, memory, notes: mesh?.replica.notes, sessionName: decisions.sessionName },
     }),
     storedResponses: createStoredResponses(storedResponseCapacity, mesh?.replica.bindings),
     responseFinder: createResponseFinder({ fleet, pools, http: lookups, clock }),

@@ -2,7 +2,7 @@ import type { Clock, TargetIndex } from "@espalier/core";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { FeedQuality } from "@espalier/shared-tree";
 import type { PromptBlocks } from "../prefix/prompt-blocks.ts";
-import { type PromptUse, RecentUses } from "./recent-uses.ts";
+import { leafKey, type PromptUse, RecentUses } from "./recent-uses.ts";
 
 /** The target in question: a rank of an engine, and what is on its way there. */
 interface MemoryTarget {
@@ -52,6 +52,16 @@ export class MemoryWatch {
     if (!before || before.isClaimed) return;
     before.isClaimed = true;
     this.#gaps.observe(this.#options.clock.nowMs() - before.usedMs);
+  }
+
+  /** Names a prompt among routers; undefined for one without a full block. */
+  keyOf({ chain, blockCount }: PromptBlocks): number | undefined {
+    return blockCount > 0 ? leafKey(chain, blockCount - 1) : undefined;
+  }
+
+  /** Its client will not continue the prompt with this key. */
+  ended(key: number): void {
+    this.#uses.end(key);
   }
 
   /** Records that a router sends a prompt to a target. @param isOwn whether this router does */

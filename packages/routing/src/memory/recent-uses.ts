@@ -88,6 +88,12 @@ export class RecentUses {
     if (this.#uses.size > maxRecentUses) this.remove(this.#uses.oldest()![1]);
   }
 
+  /** Nobody will continue the prompt with this key. */
+  end(key: number): void {
+    const use = this.#uses.get(key);
+    if (use) this.#end(use);
+  }
+
   /** The target has lost it. Other prompts can still continue it. */
   drop(use: PromptUse): void {
     this.#byTarget.get(use.target)?.remove(use);
@@ -147,6 +153,6 @@ class TargetUses {
 }
 
 /** 53 bits of a block's hash. */
-function leafKey(words: Uint32Array, block: number): number {
+export function leafKey(words: Uint32Array, block: number): number {
   return words[2 * block]! + (words[2 * block + 1]! & 0x1f_ffff) * 2 ** 32;
 }

@@ -167,3 +167,12 @@ test("one question looks at a bounded number of prompts", () => {
   expect(rig.loss(maxVictims)).toBe(1);
   expect(rig.loss(maxVictims + 10)).toBeCloseTo(maxVictims / (maxVictims + 10));
 });
+
+test("a prompt that its client has ended is not expected to be used again", () => {
+  const rig = fullRig();
+  const before = rig.loss(20);
+  expect(before).toBeGreaterThan(0.5);
+  rig.watch.ended(rig.watch.keyOf(promptOf(tokensOf("a", blockSize * 20)))!);
+  expect(rig.loss(20)).toBe(0);
+  expect(rig.watch.keyOf(promptOf(tokensOf("a", 1)))).toBeUndefined();
+});

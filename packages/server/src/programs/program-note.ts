@@ -12,7 +12,7 @@ const milliseconds = roundedUp;
 const isOver = oneOf(false, true);
 
 const programNote = versioned(
-  2,
+  3,
   list(
     struct({
       name: text(16),
@@ -28,6 +28,7 @@ const programNote = versioned(
       failed: count,
       answerEnd: oneOf(undefined, ...answerEnds),
       contextTokens: count,
+      promptKey: count,
       promptTokens: count,
       cachedTokens: count,
       outputTokens: count,

@@ -39,6 +39,8 @@ export interface ProgramRow extends ProgramId {
   readonly answerEnd: AnswerEnd | undefined;
   /** Tokens of the latest prompt and its answer. */
   readonly contextTokens: number;
+  /** Names its latest prompt: see `MemoryWatch.keyOf`. 0 for none. */
+  readonly promptKey: number;
   /** Sums over all answers whose usage the engine reported. */
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -86,8 +88,10 @@ export class ProgramTable {
     this.#clock = clock;
   }
 
-  begin(id: ProgramId): ProgramStep {
+  /** @param promptKey names its prompt; 0 for none */
+  begin(id: ProgramId, promptKey: number): ProgramStep {
     const program = this.#use(id);
+    program.promptKey = promptKey;
     const pauseMs = program.pauseMs(this.#clock.nowMs());
     if (pauseMs !== undefined) this.onPause(id.source, program.answerEnd, pauseMs);
     return program.begin(this.#clock, () => this.onChange(id.name));
@@ -162,6 +166,7 @@ class Program {
   usedMs: number;
   isOver = false;
   answerEnd: AnswerEnd | undefined;
+  promptKey = 0;
   /** When its latest answer ended, until the next request begins. */
   #answeredMs: number | undefined;
   #engine = "";
@@ -249,6 +254,7 @@ class Program {
       failed: this.#failed,
       answerEnd: this.answerEnd,
       contextTokens: this.#contextTokens,
+      promptKey: this.promptKey,
       promptTokens: this.#promptTokens,
       cachedTokens: this.#cachedTokens,
       outputTokens: this.#outputTokens,

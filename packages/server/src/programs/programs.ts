@@ -11,6 +11,7 @@ import {
 } from "@espalier/core";
 import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import type { RequestFeatures } from "@espalier/policies";
+import type { MemoryWatch, PromptBlocks } from "@espalier/routing";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { Conversations } from "./conversations.ts";
 import { readProgramNote, writeProgramNote } from "./program-note.ts";
@@ -99,6 +100,7 @@ interface ProgramRequest {
   readonly parentKey?: string | undefined;
   /** Of a request without a session key. */
   readonly conversation?: FoundConversation | undefined;
+  readonly prompt?: PromptBlocks | undefined;
   readonly service?: { readonly tenant: string } | undefined;
 }
 
@@ -116,6 +118,8 @@ export interface Programs extends Startable {
 }
 
 interface ProgramsOptions {
+  /** Learns whose prompts will not be continued; undefined while nobody asks it. */
+  readonly memory: Pick<MemoryWatch, "keyOf" | "ended"> | undefined;
   /** The opaque name of a session; null without one. */
   readonly sessionName: (model: string, session: SessionOf) => string | null;
   /** Undefined when nothing is shared. */
@@ -137,7 +141,7 @@ const maxPeerNotes = 4_096;
 const maxNoteBytes = 16_384;
 const noteKind = "programs";
 
-export function createPrograms({ sessionName, notes, clock, scheduler, meter }: ProgramsOptions): Programs {
+export function createPrograms({ sessionName, memory, notes, clock, scheduler, meter }: ProgramsOptions): Programs {
   const table = new ProgramTable(clock);
   const conversations = new Conversations({
     ...{ notes, clock, scheduler },
@@ -155,10 +159,15 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
   const pauses = createPauses(meter);
   table.onPause = pauses.add;
   const series = programStates.map((state) => [state, gauge.series(state)] as const);
+  const forgetPrompt = ({ promptKey }: ProgramRow): void => {
+    if (promptKey > 0) memory?.ended(promptKey);
+  };
   const hear = ({ key, origin, bytes, ageMs }: Note): void => {
     if (!key.startsWith(`${noteKind}/`)) return;
     peers.set(`${origin.router}/${key}`, { bytes, writtenMs: clock.nowMs() - ageMs });
     if (peers.size > maxPeerNotes) peers.deleteOldest();
+    if (memory)
+      for (const row of readOrUndefined(() => readProgramNote(bytes)) ?? []) if (row.isOver) forgetPrompt(row);
   };
   function* peerRows(): Generator<ProgramRow, void, undefined> {
     for (const { bytes, writtenMs } of peers.values()) {
@@ -188,7 +197,7 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
     if (isContinued) {
       conversations.continued(digest);
       table.list(digest);
-      return table.begin(idOf());
+      return table.begin(idOf(), 0);
     }
     conversations.begun(digest);
     const step = table.beginFirst(digest, idOf);
@@ -208,6 +217,7 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
       features: { sessionKey, sessionScope },
       parentKey,
       conversation,
+      prompt,
       sessionSource: source = "",
       service,
     }) {
@@ -220,7 +230,7 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
         source,
         tenant,
       });
-      if (sessionKey) return table.begin(idOf(sessionKey));
+      if (sessionKey) return table.begin(idOf(sessionKey), (prompt && memory?.keyOf(prompt)) ?? 0);
       return conversation && beginConversation(conversation, () => idOf(keyOfConversation(conversation)));
     },
     endSession(sessionKey, within) {
@@ -228,7 +238,9 @@ export function createPrograms({ sessionName, notes, clock, scheduler, meter }: 
       const isMeant = ({ model, name }: ProgramRow): boolean =>
         !within || name === sessionName(model, { sessionKey, sessionScope: within.scope });
       for (const row of merged([...table.rows(), ...peerRows()])) {
-        if (row.session === session && isMeant(row)) table.end(row);
+        if (row.session !== session || !isMeant(row)) continue;
+        forgetPrompt(row);
+        table.end(row);
       }
     },
     report() {
@@ -318,6 +330,7 @@ function sumOf(one: ProgramRow, other: ProgramRow): ProgramRow {
     engine: latest.engine || earlier.engine,
     answerEnd: latest.answerEnd ?? earlier.answerEnd,
     contextTokens: latest.contextTokens || earlier.contextTokens,
+    promptKey: latest.promptKey || earlier.promptKey,
     queued: one.queued + other.queued,
     running: one.running + other.running,
     steps: one.steps + other.steps,

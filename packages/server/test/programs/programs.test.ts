@@ -1,5 +1,6 @@
 import type { AnswerEnd } from "@espalier/api";
 import { asRouterId, silentMeter } from "@espalier/core";
+import type { PromptBlocks } from "@espalier/routing";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { type CountingMeter, createCountingMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
@@ -23,9 +24,12 @@ import {
 let time: VirtualTime;
 let meter: CountingMeter;
 let routers: readonly Programs[];
+/** By router, the keys of prompts that will not be continued. */
+let ended: readonly number[][];
 
 /** Routers whose notes all others get at once. */
 function startRouters(count: number): readonly Programs[] {
+  ended = Array.from({ length: count }, () => []);
   const listeners: ((note: Note) => void)[][] = Array.from({ length: count }, () => []);
   return listeners.map((_, self) => {
     const notes: NoteChannel = {
@@ -42,6 +46,7 @@ function startRouters(count: number): readonly Programs[] {
     const { sessionName } = createDecisionFeed({ scheduler: time.scheduler, seed: "secret" });
     const programs = createPrograms({
       ...{ sessionName, notes, clock: time.clock, scheduler: time.scheduler },
+      memory: { keyOf: ({ blockCount }) => blockCount || undefined, ended: (key) => void ended[self]!.push(key) },
       meter: self === 0 ? meter : silentMeter,
     });
     void programs.start();
@@ -198,6 +203,7 @@ const row: ProgramRow = {
     steps: 3,
     failed: 4,
     contextTokens: 5,
+    promptKey: 2 ** 53 - 1,
     promptTokens: 6,
     cachedTokens: 7,
     outputTokens: 8,
@@ -445,4 +451,24 @@ test("a program names its parent, of the same tenant, if it is known", () => {
       ].toSorted(),
     );
   }
+});
+
+test("what a program that is over has in engines' memory is not expected to be used again, at any router", () => {
+  const [one, other] = routers as [Programs, Programs];
+  const ask = (router: Programs, blockCount: number) => {
+    const prompt = { blockCount } as unknown as PromptBlocks;
+    router.begin({ ...planned("s"), prompt })!.sent("a");
+    time.advance(10);
+  };
+  ask(one, 3);
+  ask(other, 7);
+  ask(one, 0);
+  time.advance(publishProgramsMs);
+  ask(one, 9);
+  one.endSession("s");
+  expect(ended).toEqual([[9], []]);
+  time.advance(publishProgramsMs);
+  expect(ended).toEqual([[9], [9]]);
+  one.endSession("another");
+  expect(ended[0]).toEqual([9]);
 });

@@ -215,5 +215,5 @@ test("a rate of sessions is refused for a trace that does not say what requests 
   const path = temporaryFile("trace.jsonl", trace(1));
   const { code, stderr } = await run(["replay", "--trace", path, "--starts", "1"]);
   expect(code).toBe(2);
-  expect(stderr).toContain("does not say what its requests wait for, as claude-code traces do");
+  expect(stderr).toContain("does not say what its requests wait for, as claude-code traces and recordings do");
 });

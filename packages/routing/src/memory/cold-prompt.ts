@@ -44,8 +44,9 @@ export class ColdPrompt<Target extends RoutingTarget> {
    */
   fitsInMemory(targets: readonly Target[]): boolean {
     this.#harmless = undefined;
-    const chosen = this.#choose(targets);
     const { promptTokens } = this.#request.features;
+    if (promptTokens <= coldTokens) return true;
+    const chosen = this.#choose(targets);
     if (!chosen || chosen.uncachedTokens <= Math.max(coldTokens, promptTokens / 2)) return true;
     if (this.lossAt(chosen.target, chosen.uncachedTokens) <= mostLoss) return true;
     const harmless = targets.filter((one) => this.#isCandidate(one) && this.lossAt(one, promptTokens) <= mostLoss);

@@ -100,11 +100,19 @@ describe.skipIf(chromiumPath === undefined)("the page of all programs", () => {
     await tile(page, "ended").click();
     await page.getByRole("button", { name: "Context" }).click();
     await page.locator('th[aria-sort="descending"]', { hasText: "Context" }).waitFor();
-    const name = (await rows(page).locator("th").nth(5).textContent())!;
+    const agents = rows(page).filter({ has: page.locator("td:nth-child(13) a[href]") });
+    const name = (await agents.first().locator("th").textContent())!;
     await page.getByRole("searchbox", { name: "Search programs" }).fill(name);
     await expect.poll(() => rows(page).count()).toBe(1);
     expect(await rows(page).locator("td").last().textContent()).toMatch(/^x-claude-code-session-id/);
     await page.getByRole("searchbox", { name: "Search programs" }).fill("");
+    await page.locator(".pauses tbody tr", { hasText: "length" }).first().waitFor();
+    await rows(page).getByText("after length").first().waitFor();
+    // An agent leads to the session that began it, which is listed with what it began.
+    await rows(page).locator("td:nth-child(13) a[href]").first().click();
+    await expect.poll(() => rows(page).count()).toBe(2);
+    await page.getByRole("link", { name: "Programs", exact: true }).click();
+    await rows(page).nth(31).waitFor();
 
     expect(await allFindings(page), "light").toEqual([]);
     await page.emulateMedia({ colorScheme: "dark" });
@@ -116,8 +124,13 @@ describe.skipIf(chromiumPath === undefined)("the page of all programs", () => {
 
     // A session of the overview leads to its program.
     await page.goto(`${rig.routers[0]!.adminUrl}/dashboard/`);
-    await page.locator(".trails a").first().click();
-    await expect.poll(() => rows(page).count()).toBe(1);
+    const session = page.locator(".trails a").first();
+    const sought = (await session.textContent())!;
+    await session.click();
+    await expect
+      .poll(async () => (await rows(page).allTextContents()).every((text) => text.includes(sought)))
+      .toBe(true);
+    expect(await rows(page).count()).toBeGreaterThan(0);
     await page.getByRole("link", { name: "Programs", exact: true }).click();
     await rows(page).nth(31).waitFor();
     expect(complaints).toEqual([]);

@@ -1,5 +1,12 @@
 import { expect, test } from "vitest";
-import { type ProgramView, programsNote, readPrograms, totalOf, viewedPrograms } from "../src/model/programs.ts";
+import {
+  endName,
+  type ProgramView,
+  programsNote,
+  readPrograms,
+  totalOf,
+  viewedPrograms,
+} from "../src/model/programs.ts";
 
 const program = (name: string, changes: object = {}) => ({
   ...{ name, model: "llama-8b", source: "header:x-session-id", tenant: null, state: "idle", engine: "engine-2" },
@@ -11,7 +18,16 @@ const program = (name: string, changes: object = {}) => ({
 const report = readPrograms({
   programs: [
     program("a", { state: "running", running: 1, idleMs: 10, contextTokens: 9_000, engine: "engine-10" }),
-    program("b", { state: "queued", queued: 1, idleMs: 20, queuedMs: 4_000, longestQueuedMs: 2_500, tenant: "team" }),
+    program("b", {
+      parent: "a",
+      answerEnd: "tool_calls",
+      state: "queued",
+      queued: 1,
+      idleMs: 20,
+      queuedMs: 4_000,
+      longestQueuedMs: 2_500,
+      tenant: "team",
+    }),
     program("c", { idleMs: 30, cachedShare: null, computedTokens: 0, contextTokens: 0 }),
     program("d", { state: "ended", idleMs: 40, engine: null, steps: 90 }),
   ],
@@ -31,6 +47,7 @@ test("programs are sorted by each column, the latest first where they are equal"
   expect(namesOf({ by: "longest" })).toEqual(["b", "a", "c", "d"]);
   // Engine 2 before engine 10, and what has none before both.
   expect(namesOf({ by: "engine", isDescending: false })).toEqual(["d", "b", "c", "a"]);
+  expect(namesOf({ by: "parent", isDescending: true })).toEqual(["b", "a", "c", "d"]);
   expect(namesOf({ by: "name", isDescending: true })).toEqual(["d", "c", "b", "a"]);
 });
 
@@ -39,6 +56,22 @@ test("one state alone is listed, and what is looked for, in whichever words", ()
   expect(namesOf({ query: "LLAMA team" })).toEqual(["b"]);
   expect(namesOf({ query: "engine-10", state: "running" })).toEqual(["a"]);
   expect(namesOf({ query: "engine-10", state: "queued" })).toEqual([]);
+});
+
+test("pauses are told by how answers end, the most frequent first", () => {
+  const pause = (answerEnd: string | null, count: number) => ({
+    source: "s",
+    answerEnd,
+    count,
+    p50Ms: 400,
+    p95Ms: 9_000,
+  });
+  const { pauses } = readPrograms({ pauses: [pause(null, 1), pause("tool_calls", 70)] });
+  expect(pauses.map(({ answerEnd, p95Ms }) => [endName(answerEnd), p95Ms])).toEqual([
+    ["tool calls", 9_000],
+    ["unknown", 9_000],
+  ]);
+  expect(report.pauses).toEqual([]);
 });
 
 test("the line above says how many of all are listed, what they cost, and the longest wait", () => {

@@ -26,6 +26,10 @@ const readProgram = objectOf({
   state: (state) => programStates.find((one) => one === state) ?? "idle",
   /** Of its latest request. */
   engine: asTextOrNull,
+  /** Name of the program whose agent started it. */
+  parent: asTextOrNull,
+  /** How the latest answer ended; null before one, and where the engine did not say it. */
+  answerEnd: asTextOrNull,
   queued: asNumber,
   running: asNumber,
   steps: asNumber,
@@ -40,22 +44,39 @@ const readProgram = objectOf({
   idleMs: asNumber,
 });
 
+/** Times from an answer to the next request, of programs that are known by one source. */
+export type PauseRow = ReturnType<typeof readPause>;
+
+const readPause = objectOf({
+  source: asText,
+  answerEnd: asTextOrNull,
+  count: asNumber,
+  p50Ms: asNumber,
+  p95Ms: asNumber,
+});
+
+/** `tool calls`; `unknown` where the engine did not say it. */
+export const endName = (answerEnd: string | null): string => answerEnd?.replaceAll("_", " ") ?? "unknown";
+
 export type ProgramCounts = Readonly<Record<ProgramState, number>>;
 
 export interface ProgramReport {
   readonly programs: readonly ProgramRow[];
   /** All known programs, also those that are not listed. */
   readonly counts: ProgramCounts;
+  /** Of the router that is read, the most frequent first. */
+  readonly pauses: readonly PauseRow[];
 }
 
 /** @param report of `GET /admin/programs` */
 export function readPrograms(report: unknown): ProgramReport {
-  const { programs, counts } = asObject(report);
+  const { programs, counts, pauses } = asObject(report);
   const known = asObject(counts);
   const count = (state: ProgramState): number => asNumber(known[state]);
   return {
     programs: listOf(readProgram)(programs),
     counts: { queued: count("queued"), running: count("running"), idle: count("idle"), ended: count("ended") },
+    pauses: [...listOf(readPause)(pauses)].sort((one, other) => other.count - one.count),
   };
 }
 
@@ -64,14 +85,14 @@ export const totalOf = (counts: ProgramCounts): number => programStates.reduce((
 /** The columns by which programs are sorted. */
 export type ProgramOrder =
   | ("name" | "state" | "steps" | "context" | "cached" | "computed" | "waited" | "longest" | "age" | "used")
-  | ("engine" | "model" | "tenant" | "source");
+  | ("engine" | "model" | "parent" | "tenant" | "source");
 
 export interface ProgramView {
   readonly by: ProgramOrder;
   readonly isDescending: boolean;
   /** Undefined for all. */
   readonly state: ProgramState | undefined;
-  /** Words that a row has to have: parts of its name, model, tenant, engine or source. */
+  /** Words that a row has to have: parts of its name, model, parent, tenant, engine or source. */
   readonly query: string;
 }
 
@@ -79,6 +100,7 @@ const textOf: Readonly<Partial<Record<ProgramOrder, (row: ProgramRow) => string>
   name: ({ name }) => name,
   engine: ({ engine }) => engine ?? "",
   model: ({ model }) => model,
+  parent: ({ parent }) => parent ?? "",
   tenant: ({ tenant }) => tenant ?? "",
   source: ({ source }) => source,
 };

@@ -1,8 +1,10 @@
 /// <reference lib="dom" />
 import { detailLink } from "../model/detail-address.ts";
-import { formatAge, formatCount, formatShare, formatShort, formatSpan, unknown } from "../model/format.ts";
+import { formatAge, formatCount, formatMs, formatShare, formatShort, formatSpan, unknown } from "../model/format.ts";
 import {
+  endName,
   isFigure,
+  type PauseRow,
   type ProgramOrder,
   type ProgramReport,
   type ProgramRow,
@@ -41,6 +43,7 @@ const columns: Readonly<Record<ProgramOrder, string>> = {
   age: "Age",
   engine: "Engine",
   model: "Model",
+  parent: "Parent",
   tenant: "Tenant",
   source: "Known by",
 };
@@ -85,6 +88,7 @@ export function createPrograms(hueOf: (name: string) => string): {
   aside.append(search, count);
   const linkOf = (id: string | null): string | undefined => latest.engines.find(({ engine }) => engine === id)?.key;
   const showRows = keyedList<ProgramRow>(body, keyOf, () => createProgramRow(hueOf, linkOf));
+  const pauses = createPauses();
   const show = (): void => {
     const { programs: report, silentSinceMs } = latest;
     const isKnown = report !== undefined && silentSinceMs === undefined;
@@ -95,10 +99,11 @@ export function createPrograms(hueOf: (name: string) => string): {
     setText(empty, found.length > 0 || silentSinceMs !== undefined ? "" : whyEmpty(report, view));
     table.hidden = found.length === 0;
     legend.hidden = table.hidden;
+    pauses.update(isKnown ? report.pauses : []);
     showRows(found);
   };
   return {
-    nodes: [element("p", { class: "soft" }, about), states.node, node],
+    nodes: [element("p", { class: "soft" }, about), states.node, node, pauses.node],
     update(state) {
       if (state.key !== latest.key) {
         search.value = state.key;
@@ -169,7 +174,7 @@ function createProgramRow(
   const failed = element("span", { class: "soft" });
   const cached = meter("Cached share");
   const dot = element("span");
-  const engine = element("a", { class: "target" });
+  const [engine, parent] = [element("a", { class: "target" }), element("a", { class: "target" })] as const;
   const cell = (...children: readonly HTMLElement[]) => element("td", {}, ...children);
   const [context, computed, waited, longest, used, age] = [cell(), cell(), cell(), cell(), cell(), cell()] as const;
   const [model, tenant, source] = [cell(), cell(), cell()] as const;
@@ -178,7 +183,7 @@ function createProgramRow(
     "tr",
     {},
     ...[name, cell(light, state, requests), cell(steps, failed), context, cell(cached.node), computed, waited, longest],
-    ...[used, age, cell(dot, engine), model, tenant, source],
+    ...[used, age, cell(dot, engine), model, cell(parent), tenant, source],
   );
   return {
     node,
@@ -187,7 +192,7 @@ function createProgramRow(
       setAttribute(node, "data-program", row.state);
       setText(name, row.name);
       setText(state, row.state);
-      setText(requests, requestsText(row));
+      setText(requests, requestsText(row) || pauseText(row));
       setText(steps, formatCount(row.steps));
       setText(failed, row.failed === 0 ? "" : `${formatCount(row.failed)} failed`);
       setText(context, row.contextTokens === 0 ? unknown : formatShort(row.contextTokens));
@@ -200,6 +205,8 @@ function createProgramRow(
       setAttribute(dot, "class", key === undefined ? false : `dot ${hueOf(key)}`);
       setText(engine, row.engine ?? unknown);
       setAttribute(engine, "href", key === undefined ? false : detailLink("engine", key));
+      setText(parent, row.parent ?? unknown);
+      setAttribute(parent, "href", row.parent === null ? false : detailLink("programs", row.parent));
       for (const [where, text] of [
         [model, row.model],
         [tenant, row.tenant ?? unknown],
@@ -208,6 +215,42 @@ function createProgramRow(
         setText(where, text.replace(/^header:/, ""));
         setAttribute(where, "title", text);
       }
+    },
+  };
+}
+
+/** What an idle program does, if its latest answer says it. */
+const pauseText = ({ state, answerEnd }: ProgramRow): string =>
+  state === "idle" && answerEnd !== null ? `after ${endName(answerEnd)}` : "";
+
+/** How long programs pause, by how they are known and how their answers end. */
+function createPauses(): Part<readonly PauseRow[]> {
+  const body = element("tbody");
+  const names = ["Known by", "Answer ended by", "Median", "p95", "Pauses"];
+  const head = element("tr", {}, ...names.map((name) => element("th", { scope: "col" }, name)));
+  const table = element("table", { class: "pauses" }, element("thead", {}, head), body);
+  const scroll = element("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Pauses" }, table);
+  const { node, aside } = panel("Pauses", "pauses-panel", scroll);
+  setText(aside, "from an answer to the next request, at this router");
+  const show = keyedList<PauseRow>(body, ({ source, answerEnd }) => `${source} ${answerEnd}`, createPauseRow);
+  return {
+    node,
+    update(rows) {
+      node.hidden = rows.length === 0;
+      show(rows);
+    },
+  };
+}
+
+function createPauseRow({ source, answerEnd }: PauseRow): Part<PauseRow> {
+  const [median, p95, count] = [element("td"), element("td"), element("td")] as const;
+  const name = element("th", { scope: "row" }, source.replace(/^header:/, ""));
+  return {
+    node: element("tr", {}, name, element("td", {}, endName(answerEnd)), median, p95, count),
+    update(row) {
+      setText(median, formatMs(row.p50Ms));
+      setText(p95, formatMs(row.p95Ms));
+      setText(count, formatCount(row.count));
     },
   };
 }

@@ -30,6 +30,18 @@ test("the guide shows the example that is shipped, which can be read", () => {
   expect([variants.map(({ name }) => name), durationS]).toEqual([["twice-the-memory", "twice-the-chats"], 120]);
 });
 
+test.each(["async", "batch", "groups", "replay"])(
+  "the rollouts of %s can be read, and their variants make workloads",
+  (name) => {
+    const path = `examples/scenarios/rollouts-${name}.json`;
+    const { variants, createWorkload } = readScenario(textOf(path), path);
+    const options = { seed: 1, engines: 8, kvTokens: 100_000, scale: 1 };
+    for (const create of [createWorkload, ...variants.flatMap((variant) => variant.createWorkload ?? [])]) {
+      expect(create(options).expectedRequests).toBeGreaterThan(40);
+    }
+  },
+);
+
 test("a file names the least: the rest is usual", () => {
   expect(read(good)).toMatchObject({
     ...{ name: "mine", isOpenLoop: true, variants: [], published: [] },

@@ -67,7 +67,7 @@ export const queues = {
     plot(
       "Pause of a program (p95)",
       "s",
-      [[quantile(0.95, "espalier_program_pause_seconds", { by: "answer_end" }), "{{answer_end}}"]],
+      [[quantile(0.95, "espalier_program_pause_seconds", { by: "end" }), "{{end}}"]],
       "From an answer to the program's next request, by how the answer ended.",
     ),
     row("How many engines the load needs"),

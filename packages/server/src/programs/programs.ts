@@ -273,7 +273,7 @@ function createPauses(meter: Meter) {
     "espalier_program_pause_seconds",
     "Time from an answer to the next request of its program, where this router served both, by what the program is known by and how the answer ended.",
     pauseBuckets,
-    ["source", "answer_end"],
+    ["source", "end"],
   );
   const createEntry = (source: string, answerEnd: AnswerEnd | undefined) => ({
     series: histogram.series(source, answerEnd ?? "unknown"),

@@ -22,9 +22,16 @@ const untilReady = (router: RunningRouter) =>
 /** Of what a router measures of its process and of its engines by the clock, which says nothing of requests. */
 const unreported =
   /^espalier_(engine_|event_loop|heap_|open_connections|process_|scrape|health|build_|config_applied_timestamp)/;
-/** Every metric else. */
+/** Every metric else, once the index has been measured. */
 const counted = async (router: RunningRouter): Promise<readonly string[]> => {
-  const { text } = await router.admin("GET", "/metrics");
+  let text = "";
+  await waitFor(
+    async () => {
+      text = (await router.admin("GET", "/metrics")).text;
+      return /^espalier_prefix_index_bytes [1-9]/m.test(text);
+    },
+    { what: "a measured index" },
+  );
   return text.split("\n").filter((line) => /^espalier_/.test(line) && !unreported.test(line));
 };
 

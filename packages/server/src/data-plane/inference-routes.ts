@@ -2,7 +2,6 @@ import {
   type Endpoint,
   editBody,
   endpoints,
-  type FoundConversation,
   type FoundSession,
   findConversation,
   findParentAgent,
@@ -137,8 +136,13 @@ function planView(
       set: withSet(fieldsFor?.(workMs) ?? bodyFields, set),
     });
   const body = edit(undefined, wholeAnswer);
-  const scope = sessionScope(service?.tenant ?? request.apiKeyName ?? "", saltOf(view.body));
-  const conversation = session || readPrompt ? undefined : conversationOf(context, view, model, scope);
+  // A request without a session key may continue a conversation: see `Programs`.
+  const mayContinue = !(session || readPrompt) && context.live.current.sessionKey.includes(prefixSource);
+  const scope =
+    session || mayContinue ? sessionScope(service?.tenant ?? request.apiKeyName ?? "", saltOf(view.body)) : undefined;
+  const conversation = mayContinue
+    ? findConversation(view, `${model}\n${scope ?? ""}\n`, context.programs.isBeginning)
+    : undefined;
   const overflow = onlyEngine === undefined ? planOverflow(context, request, read, model, service) : undefined;
   const estimatedTokens = Math.ceil(view.promptBytes / bytesPerToken);
   const isSplit = endpoint.kind === "generate" && targets.some(({ engine }) => engine.kvTransfer);
@@ -214,17 +218,6 @@ function planView(
     ? reader.readLarge(source, { readPrompt, sizeBytes: received.length })
     : reader.read(source);
   return prompt instanceof Promise ? prompt.then(plan) : plan(prompt);
-}
-
-/** A request without a session key may continue a conversation: see `Programs`. */
-function conversationOf(
-  { live, programs }: RouterContext,
-  view: RequestView,
-  model: string,
-  scope = "",
-): FoundConversation | undefined {
-  if (!live.current.sessionKey.includes(prefixSource)) return undefined;
-  return findConversation(view, `${model}\n${scope}\n`, programs.isBeginning);
 }
 
 function agentOf(

@@ -152,6 +152,8 @@ export const maxBackoffMs = 80;
 
 /** Tolerated difference between sort keys: routers hear of each other's first requests a quarter of a second late. */
 export const toleratedMs = 1_000;
+/** Less difference is the delay of another report: each is dated by the time at which it comes. */
+const sameFirstMs = 100;
 
 /** A request that could be dispatched now. */
 interface BackoffCandidate<Target extends AdmissionTarget> {
@@ -168,8 +170,7 @@ interface BackoffCandidate<Target extends AdmissionTarget> {
 
 /**
  * Fair-share backoff: leaves engine capacity to other routers where a less served tenant waits, or where a request of the
- * same tenant comes first in the class's order. Without it a router
- * would keep its share forever, because it is the first to know when one of its own first tokens frees capacity.
+ * same tenant comes first in the class's order. Without it a router would keep its share forever, because it is the first to know when one of its own first tokens frees capacity.
  *
  * Any router that sees an idle engine uses it.
  */
@@ -179,7 +180,7 @@ export class FairShareBackoff<Target extends AdmissionTarget> {
   /** Since when it has been backing off; undefined when it is not. */
   #sinceMs: number | undefined;
   /** The first request elsewhere for which this router has backed off in vain. */
-  #passedMs: number | undefined;
+  #passedMs = Number.NaN;
 
   constructor(fleet: FleetUsage, others: PeerLoad) {
     this.#fleet = fleet;
@@ -194,7 +195,7 @@ export class FairShareBackoff<Target extends AdmissionTarget> {
     const missing = virtualTokens - this.#fleet.neediest(className);
     const firstMs = this.#fleet.firstMs(className, tenant);
     const isLess = missing > uncachedTokens + toleratedShare * virtualTokens;
-    const isLater = keyMs - firstMs > toleratedMs && firstMs !== this.#passedMs;
+    const isLater = keyMs - firstMs > toleratedMs && !(Math.abs(firstMs - this.#passedMs) < sameFirstMs);
     if (!(isLess || isLater) || targets.some((target) => this.#isIdle(target))) {
       this.reset();
       return false;

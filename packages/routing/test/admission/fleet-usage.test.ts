@@ -178,6 +178,9 @@ describe("capacity is left to an earlier request of the same tenant at another r
     expect(went).toEqual(["first", "second", "third"]);
     send("not again", { tenant: "a" });
     expect(went).toContain("not again");
+    state.firstMs += 20;
+    send("reported again", { tenant: "a" });
+    expect(went).toContain("reported again");
     state.firstMs += 100;
     send("for another", { tenant: "a" });
     expect(went).not.toContain("for another");

@@ -170,7 +170,7 @@ describe("capacity is left to an earlier request of the same tenant at another r
   }
 
   test("for a while, once for each", () => {
-    const { time, send, went, state } = busyRig(10_000);
+    const { time, send, went, state, targets } = busyRig(10_000);
     for (const name of ["first", "second", "third"]) send(name, { tenant: "a" });
     time.advance(maxBackoffMs);
     expect(went).toEqual([]);
@@ -181,6 +181,8 @@ describe("capacity is left to an earlier request of the same tenant at another r
     state.firstMs += 20;
     send("reported again", { tenant: "a" });
     expect(went).toContain("reported again");
+    // As busy as before.
+    targets[0]!.load.pendingPrefillTokens = 5_000;
     state.firstMs += 100;
     send("for another", { tenant: "a" });
     expect(went).not.toContain("for another");

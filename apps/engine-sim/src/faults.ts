@@ -35,6 +35,8 @@ export interface Fault {
   readonly probability: number;
   /** Streamed tokens before a mid-stream fault, or before `slow` begins. */
   readonly afterTokens: number | undefined;
+  /** Draws `afterTokens` anew for each request that it hits, from 1 to this. */
+  readonly withinTokens: number | undefined;
   /** Real milliseconds. */
   readonly delayMs: number | undefined;
   /** HTTP status of `status` and `garbage-body`. */
@@ -55,7 +57,7 @@ export const transferPath = "/kv/claim";
 /** The path at which other engines pull blocks from CPU memory, on the side channel of `--p2p`. */
 export const pullPath = "/kv/pull";
 
-/** @param random draws for `probability` */
+/** @param random draws for `probability` and `withinTokens` */
 export function createFaultTable(random: Random) {
   let faults: Fault[] = [];
   return {
@@ -75,7 +77,8 @@ export function createFaultTable(random: Random) {
         if (fault.probability < 1 && random.float() >= fault.probability) continue;
         if (fault.count === 1) faults.splice(at, 1);
         else if (fault.count !== undefined) faults[at] = { ...fault, count: fault.count - 1 };
-        return fault;
+        const { withinTokens } = fault;
+        return withinTokens === undefined ? fault : { ...fault, afterTokens: 1 + random.integer(withinTokens) };
       }
       return undefined;
     },
@@ -108,6 +111,9 @@ export function injectedStatus(fault: Fault | undefined): number | undefined {
   return fault?.kind === "status" ? fault.status : undefined;
 }
 
+/** Largest `withinTokens`. */
+const maxWithinTokens = 1_000_000;
+
 /** Longest delay that a fault adds. */
 const maxDelayMs = 600_000;
 
@@ -127,6 +133,7 @@ export function parseFault(body: JsonObject): Fault {
     count: optionalInteger(body, "count", 1, Number.MAX_SAFE_INTEGER),
     probability: optionalNumber(body, "probability", 0, 1) ?? 1,
     afterTokens: optionalInteger(body, "afterTokens", 0, Number.MAX_SAFE_INTEGER),
+    withinTokens: optionalInteger(body, "withinTokens", 1, maxWithinTokens),
     delayMs,
     status: optionalInteger(body, "status", 400, 599) ?? 503,
     path: optionalString(body, "path"),

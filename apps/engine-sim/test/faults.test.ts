@@ -340,6 +340,7 @@ test.each([
   [{ kind: "status", count: 1.5 }, "count"],
   [{ kind: "status", probability: 2 }, "probability"],
   [{ kind: "cut-mid-stream", afterTokens: -1 }, "afterTokens"],
+  [{ kind: "cut-mid-stream", withinTokens: 1_000_001 }, "withinTokens"],
   [{ kind: "status", path: 7 }, "path"],
 ])("the admin refuses %j", async (fault, param) => {
   const sim = await startSim();

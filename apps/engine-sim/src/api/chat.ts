@@ -1,6 +1,6 @@
 import type { JsonObject } from "@espalier/core";
-import { jsonText } from "../http/body-fields.ts";
-import type { Exchange } from "../http/exchange.ts";
+import { jsonText, optionalBoolean } from "../http/body-fields.ts";
+import { ApiError, type Exchange } from "../http/exchange.ts";
 import type { EngineContext } from "../serving/engine-context.ts";
 import type { ChatPrompt } from "../text/model-text.ts";
 import { messagesOf } from "./chat-messages.ts";
@@ -78,14 +78,40 @@ function sglangDelta(index: number, delta: string, finishReason: string): string
 /** `POST /v1/chat/completions` */
 export function chatCompletions(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
+  refuseTokenIds(context, body);
   const prompt = context.text.chat(chatPromptOf(body));
   answerOpenAi({
-    ...{ context, exchange, body, model, prompts: [prompt] },
+    ...{ context, exchange, body, model, prompts: [prompt], begun: begunOf(context, body) },
     outputLimit: outputLimit(context, body, "max_completion_tokens", "max_tokens"),
     write: chatAnswer(context.text, body),
     logprobs: () => chatLogprobs(context.text.words, body),
     ...{ idPrefix: "chatcmpl", shapes: { vllm: vllmShape, sglang: sglangShape } },
   });
+}
+
+/**
+ * The beginning of an answer, which a request with `continue_final_message` has as its last message.
+ *
+ * @throws ApiError 400 when the request asks for a new answer too, as vLLM's
+ */
+function begunOf({ flavour, text }: EngineContext, body: JsonObject) {
+  if (!optionalBoolean(body, "continue_final_message")) return undefined;
+  const opensTurn = optionalBoolean(body, "add_generation_prompt") ?? true;
+  if (opensTurn && flavour === "vllm") {
+    throw new ApiError(400, "Cannot set both `continue_final_message` and `add_generation_prompt` to True.");
+  }
+  const { continue_final_message: _, add_generation_prompt: __, messages, ...rest } = body;
+  const [last, ...others] = messagesOf(body).toReversed();
+  if (last?.role !== "assistant" || others.length === 0) return undefined;
+  const before = { ...rest, messages: (messages as readonly unknown[]).slice(0, -1) };
+  const written = last.parts.map((part) => ("text" in part ? part.text : "")).join("");
+  return { prompt: text.chat(chatPromptOf(before)), text: written };
+}
+
+/** @throws ApiError 400 for what SGLang's chats do not stream (openai/serving_chat.py) */
+function refuseTokenIds({ flavour }: EngineContext, body: JsonObject): void {
+  if (flavour !== "sglang" || !optionalBoolean(body, "stream") || !optionalBoolean(body, "return_token_ids")) return;
+  throw new ApiError(400, "return_token_ids is not supported with streaming on /v1/chat/completions.");
 }
 
 /**

@@ -58,7 +58,7 @@ export function completions(context: EngineContext, exchange: Exchange, body: Js
   const model = modelOf(context, body);
   const prompts = promptsOf(context, body, "prompt");
   answerOpenAi({
-    ...{ context, exchange, body, model, prompts },
+    ...{ context, exchange, body, model, prompts, begun: "unmarked" as const },
     outputLimit: outputLimit(context, body, "max_tokens"),
     write: jsonAnswer(context.text, body),
     logprobs: () => completionLogprobs(context.text.words, body),

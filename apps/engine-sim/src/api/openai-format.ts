@@ -71,6 +71,7 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
   const { flavour, clock, engine } = context;
   const shape = request.shapes[flavour];
   const logprobs = request.logprobs();
+  const returnsIds = optionalBoolean(body, "return_token_ids") ?? false;
   const choicesPerPrompt = sequences.length / prompts.length;
   const id = flavour === "vllm" ? `${idPrefix}-${exchange.requestId}` : context.newId() + context.newId();
   const options = optionalObject(body, "stream_options") ?? {};
@@ -92,6 +93,8 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
     logprobs
       ? after.replace(noLogprobs, () => `"logprobs":${JSON.stringify(logprobs(text, index, index + 1))}`)
       : after;
+  const withIds = (json: string, name: string, ids: Iterable<number>): string =>
+    returnsIds ? json.replace(`"${name}":null`, () => `"${name}":[${[...ids].join(",")}]`) : json;
   const usage = (reports: readonly RequestReport[]) => {
     const counts = countTokens(reports, choicesPerPrompt);
     return usageObject(
@@ -118,8 +121,10 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
           ? last
           : middle;
       const end = (isLast ? reasonStamp : "") + chunkEnd(sequence, index + 1);
-      let events = `${head}${before}${text.inJson(index)}${withLogprobs(after, sequence, index)}${end}`;
-      const opening = index === 0 ? shape.opening(at) : "";
+      const ids = withIds(withLogprobs(after, sequence, index), "token_ids", [text.token(index)]);
+      const opening = index === 0 ? withIds(shape.opening(at), "prompt_token_ids", sequence.prompt) : "";
+      const described = index === 0 && opening === "" ? withIds(ids, "prompt_token_ids", sequence.prompt) : ids;
+      let events = `${head}${before}${text.inJson(index)}${described}${end}`;
       if (opening !== "") events = `${head}${opening}${chunkEnd(sequence, 0)}${events}`;
       if (isLast && shape.closing) events += `${head}${shape.closing(at, reasonOf(sequence))}${end}`;
       return events;
@@ -133,6 +138,7 @@ function openAiFormat(request: OpenAiRequest, sequences: readonly SequenceReques
     whole(reports, { top, choice }) {
       const choices = sequences.map((sequence, index) => ({
         ...shape.choice(index, contentOf(sequence), reasonOf(sequence)),
+        ...(returnsIds && { token_ids: sequence.text.tokens(sequence.outputTokens) }),
         ...(logprobs && { logprobs: logprobs(sequence.text, 0, sequence.outputTokens) }),
         ...choice,
       }));

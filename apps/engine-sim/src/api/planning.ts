@@ -4,6 +4,7 @@ import { optionalBoolean, optionalInteger, optionalString } from "../http/body-f
 import type { Exchange } from "../http/exchange.ts";
 import { ApiError, wrongField } from "../http/exchange.ts";
 import type { EngineContext } from "../serving/engine-context.ts";
+import { type ContinuedText, continueText, findContinuedText } from "../text/continued-text.ts";
 import { createGeneratedText, hashTokens, naturalLength } from "../text/generated-text.ts";
 import type { Leg } from "../transfer/leg.ts";
 import type { AnswerWriter } from "./structured-answers.ts";
@@ -22,6 +23,11 @@ export interface PlanInput {
   readonly exchange: Exchange;
   readonly body: JsonObject;
   readonly prompts: readonly Uint32Array[];
+  /**
+   * The beginning of the answer, if the prompt ends with one: what was before it, and its text; or that nothing says
+   * where it begins.
+   */
+  readonly begun?: { readonly prompt: Uint32Array; readonly text: string } | "unmarked" | undefined;
   /** The caller's limit on the tokens of the answer. */
   readonly outputLimit: number | undefined;
   /** Where the sampling options are, when not in the body itself. */
@@ -41,7 +47,8 @@ export function planSequence({ prompt, ...input }: Omit<PlanInput, "prompts"> & 
  *
  * @throws ApiError 400 when an option is malformed or a prompt does not fit the model
  */
-export function planSequences({ context, exchange, body, prompts, outputLimit, sampling = body, write }: PlanInput) {
+export function planSequences(input: PlanInput) {
+  const { context, exchange, body, prompts, outputLimit, sampling = body, write } = input;
   const choices = optionalInteger(sampling, "n", 1, maxChoices) ?? 1;
   const seed = optionalInteger(sampling, "seed", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER) ?? 0;
   const ignoreEos = optionalBoolean(sampling, "ignore_eos") ?? false;
@@ -52,8 +59,8 @@ export function planSequences({ context, exchange, body, prompts, outputLimit, s
   const sequences: SequenceRequest[] = [];
   for (const prompt of prompts) {
     checkPrompt(context, prompt);
-    const wanted = forced ?? (ignoreEos ? Number.POSITIVE_INFINITY : naturalTokens(context, body, prompt));
-    const length = outputLength(context, prompt.length, outputLimit, wanted, forced !== undefined);
+    const wantedAfter = (source: Uint32Array): number =>
+      forced ?? (ignoreEos ? Number.POSITIVE_INFINITY : naturalTokens(context, body, source));
     const promptHash = hashTokens(prompt);
     for (let choice = 0; choice < choices; choice++) {
       const shared = { prompt, pooling: false, cacheSalt, adapter, priority };
@@ -62,12 +69,26 @@ export function planSequences({ context, exchange, body, prompts, outputLimit, s
         const limit = outputLimit ?? context.engine.parameters.maxModelLength - prompt.length;
         sequences.push({ ...shared, text, ...outputLength(context, prompt.length, limit, text.length, false) });
       } else {
-        const text = createGeneratedText({ words: context.text.words, promptHash, seed, choice });
+        const { words } = context.text;
+        const continued = continuedText(input, prompt, { words, seed, choice });
+        const left = continued ? wantedAfter(continued.prompt) - continued.words : 0;
+        const text = left > 0 ? continued!.text : createGeneratedText({ words, promptHash, seed, choice });
+        const wanted = left > 0 ? left : wantedAfter(prompt);
+        const length = outputLength(context, prompt.length, outputLimit, wanted, forced !== undefined);
         sequences.push({ ...shared, text, ...length });
       }
     }
   }
   return sequences;
+}
+
+function continuedText(
+  { context, begun }: PlanInput,
+  prompt: Uint32Array,
+  sampling: Parameters<typeof findContinuedText>[1],
+): ContinuedText | undefined {
+  if (begun === "unmarked") return findContinuedText(prompt, sampling);
+  return begun && continueText(begun.prompt, begun.text, sampling, (text) => context.text.text(text, false));
 }
 
 /**

@@ -30,19 +30,20 @@ const roles: Readonly<Record<string, SpecialToken>> = {
  * The tokens of a conversation: tools and documents first, then each message between its role and an end. Each text is
  * a separate segment, so an answer that returns as an assistant's turn gives the tokens that were generated.
  *
- * @param openTurn whether to open the assistant's next turn at the end
+ * @param openTurn whether to open the assistant's next turn at the end; not where the last message is continued
  */
-function renderChat({ messages, tools, documents }: ChatPrompt, openTurn = true): Uint32Array {
+function renderChat({ messages, tools, documents, body }: ChatPrompt, openTurn = true): Uint32Array {
+  const isContinued = body?.continue_final_message === true;
   const writer = createTokenWriter();
   writeTurn(writer, "tools", tools);
   writeTurn(writer, "documents", documents);
-  for (const { role, parts, toolCalls } of messages) {
+  for (const [at, { role, parts, toolCalls }] of messages.entries()) {
     writer.token(specialTokenIds[(Object.hasOwn(roles, role) ? roles[role] : undefined) ?? "unknown"]);
     writeParts(writer, parts);
     if (toolCalls !== undefined) writer.text(toolCalls);
-    writer.token(specialTokenIds.end);
+    if (!isContinued || at < messages.length - 1) writer.token(specialTokenIds.end);
   }
-  if (openTurn) writer.token(specialTokenIds.assistant);
+  if (openTurn && !isContinued) writer.token(specialTokenIds.assistant);
   return writer.finish();
 }
 

@@ -31,6 +31,7 @@ import { generate } from "./api/generate.ts";
 import { loadAdapter, loadSglangAdapter, unloadAdapter, unloadSglangAdapter } from "./api/lora-adapters.ts";
 import { countTokens, messages } from "./api/messages.ts";
 import { embeddings, rerank, score } from "./api/pooling.ts";
+import { realtime } from "./api/realtime.ts";
 import { createResponse, deleteResponse, readResponse } from "./api/responses.ts";
 import { generateTokens } from "./api/token-generate.ts";
 import { trainingRoutes } from "./api/training.ts";
@@ -69,6 +70,7 @@ const routes: Readonly<Record<string, Route>> = {
   "/rerank": model(rerank),
   "/v1/score": model(score),
   "/score": model(score),
+  "/v1/realtime": { methods: { GET: realtime }, isModelRequest: true, isGuarded: true, onlyFor: "vllm" },
   "/v1/models": guarded({ GET: listModels }),
   "/v1/load_lora_adapter": { ...guarded({ POST: loadAdapter }), onlyFor: "vllm" },
   "/v1/unload_lora_adapter": { ...guarded({ POST: unloadAdapter }), onlyFor: "vllm" },

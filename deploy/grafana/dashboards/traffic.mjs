@@ -69,6 +69,7 @@ export const traffic = {
       "short",
       [
         [sum(of("espalier_open_connections"), "instance, listener"), "{{instance}} {{listener}}"],
+        [sum(of("espalier_realtime_connections"), "instance"), "{{instance}} realtime"],
         [
           sum(rate("espalier_refused_connections_total"), "instance, listener, outcome"),
           "{{instance}} {{listener}} {{outcome}} a second",

@@ -12,6 +12,7 @@ export { type ApiFamily, type Endpoint, endpoints } from "./endpoints.ts";
 export { abortedResponse, type ErrorResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
 export { readJsonMember, type Span } from "./json-scan.ts";
 export { createJsonUsageReader } from "./json-usage-reader.ts";
+export { RealtimeFrames, readSessionUpdate, type SessionUpdate } from "./realtime-events.ts";
 export { type RequestView, readRequestView, scanRequest, viewRequest } from "./request-view.ts";
 export {
   defaultSessionKeyLadder,

@@ -77,6 +77,11 @@ export const errorCatalogue = {
   unsupported_media_type: request(415, "The content type is not supported.", "Send `application/json`."),
   unsupported_encoding: request(415, "The content encoding is not supported.", "Send the body uncompressed."),
   method_not_allowed: request(405, "The path exists, but not for this method.", "Use the method in the Allow header."),
+  upgrade_required: request(
+    426,
+    "The path is served over WebSocket only.",
+    "Connect with a WebSocket client; the router's Node must be 24.9 or newer.",
+  ),
   path_not_found: request(404, "The path is not served.", "Check the path, or list it under forward-paths."),
   adapter_not_served: request(
     400,

@@ -50,6 +50,7 @@ export {
   type SideOutcome,
   type SideRequest,
   type TlsOptions,
+  type Tunnel,
   type Upstream,
   type WireBody,
   wireBody,

@@ -64,6 +64,7 @@ import { Overflow } from "./overflow/overflow.ts";
 import { poolTargets } from "./prefix/engine-feeds.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { createPrograms } from "./programs/programs.ts";
+import { RealtimeConnections } from "./realtime/realtime-connections.ts";
 import { HeldRequests } from "./request/held-requests.ts";
 import { createSplitParts } from "./request/split-parts.ts";
 import { createEngineControl } from "./rollouts/engine-control.ts";
@@ -120,6 +121,7 @@ export function createContext(
   const descriptors = shareDescriptors(openFiles, () => prefix.openFiles);
   const inFlight = { count: 0, bodyBytes: 0 };
   const learning = createFleetLearning({ channel: mesh?.replica.notes, clock, scheduler, meter });
+  const realtime = new RealtimeConnections({ fleet, scheduler, meter, graceMs: () => live.current.drain.graceMs });
   const credits = createSharedCredits({ channel: mesh?.replica.notes, clock, scheduler, meter });
   const tableOf = (source: "operator" | "rollouts") =>
     mesh ? createSharedTable(mesh.replica.registry, source) : createLocalTable();
@@ -186,6 +188,7 @@ export function createContext(
       maxRejected: () => Math.min(maxRejectedConnections, descriptors.rejected),
       max: () => Math.min(live.current.limits.maxConnections, descriptors.clients),
     }),
+    realtime,
     memory,
     metrics: createRequestMetrics(meter),
     prefixUse: createPrefixUse(clock),
@@ -197,6 +200,7 @@ export function createContext(
     responseFinder: createResponseFinder({ fleet, pools, http: lookups, clock }),
     drain: createDrain({
       ...{ clock, scheduler, logger, ...listeners, activeCount: () => inFlight.count },
+      closeSockets: () => realtime.closeAll(),
       onStart: () => mesh?.setDraining(),
     }),
   };

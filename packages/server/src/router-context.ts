@@ -32,6 +32,7 @@ import type { MeshParts } from "./mesh/mesh-parts.ts";
 import type { Overflow } from "./overflow/overflow.ts";
 import type { PrefixParts } from "./prefix/prefix-parts.ts";
 import type { Programs } from "./programs/programs.ts";
+import type { RealtimeConnections } from "./realtime/realtime-connections.ts";
 import type { ExchangeParts } from "./request/exchange.ts";
 import type { HeldRequests } from "./request/held-requests.ts";
 import type { SplitParts } from "./request/split-parts.ts";
@@ -115,6 +116,7 @@ export interface RouterContext {
   readonly storedResponses: StoredResponses;
   readonly responseFinder: ResponseFinder;
   readonly connections: ConnectionLimit;
+  readonly realtime: RealtimeConnections;
   readonly drain: Drain;
   readonly inFlight: InFlightCount;
   readonly descriptors: DescriptorShares;

@@ -1,6 +1,7 @@
 import { createServer, type RequestListener, type Server } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { AddressInfo, Socket } from "node:net";
 import type { Cancel, Scheduler } from "@espalier/core";
+import { listenForUpgrades } from "./upgrades.ts";
 
 /** An HTTP server that can close its port for a while. */
 export type Listener = ReturnType<typeof createListener>;
@@ -18,6 +19,12 @@ const retryMs = 50;
 
 export function createListener({ host, port: wantedPort, scheduler, onRequest }: ListenerOptions) {
   const server = createServer(onRequest);
+  listenForUpgrades(server, onRequest);
+  const sockets = new Set<Socket>();
+  server.on("connection", (socket) => {
+    sockets.add(socket);
+    socket.once("close", () => sockets.delete(socket));
+  });
   let port = wantedPort;
   let cancel: Cancel | undefined;
 
@@ -29,7 +36,8 @@ export function createListener({ host, port: wantedPort, scheduler, onRequest }:
   const close = (): Promise<void> =>
     new Promise((resolve) => {
       server.close(() => resolve());
-      server.closeAllConnections();
+      // Also those that have been upgraded.
+      for (const socket of sockets) socket.destroy();
     });
   return {
     /** The port, once `listen` has resolved. */

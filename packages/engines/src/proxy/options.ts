@@ -23,6 +23,8 @@ export interface ProxyOptions {
   readonly idleMs: number;
   /** How long a client may leave a full buffer unread before it counts as gone. */
   readonly clientWriteMs: number;
+  /** How long neither side of a realtime connection may send anything. */
+  readonly realtimeIdleMs: number;
   readonly maxConnectionsPerEngine: number;
   /** Most requests that wait for a connection to one engine. Beyond it the next engine is tried. */
   readonly maxQueuedPerEngine: number;
@@ -39,6 +41,7 @@ export const defaultProxyOptions: ProxyOptions = {
   firstByteMs: 600_000,
   idleMs: 300_000,
   clientWriteMs: 300_000,
+  realtimeIdleMs: 600_000,
   maxConnectionsPerEngine: 1_024,
   maxQueuedPerEngine: 1_024,
   engineKeepAliveMs: 4_000,

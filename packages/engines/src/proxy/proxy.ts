@@ -6,6 +6,7 @@ import { createDeadlines } from "./deadlines.ts";
 import { withUpstreamHeaders } from "./headers.ts";
 import { defaultProxyOptions, type ProxyOptionsInput, type TlsOptions } from "./options.ts";
 import { type SideCall, type SideRequest, sendSideRequest, type Upstream } from "./side-request.ts";
+import { type Tunnel, UpgradeAttempt } from "./upgrade-attempt.ts";
 import { createUpstreamPools } from "./upstream-pools.ts";
 
 /** Per address, for control traffic and for lookups on behalf of clients. */
@@ -37,6 +38,12 @@ export interface Proxy extends Startable {
    * @throws EspalierError `upstream_connect_failed` when the upstream's URL is not an http or https one
    */
   attempt(owner: AttemptOwner, request: AttemptRequest): RunningAttempt;
+  /**
+   * Creates an attempt to have an engine take over a client's connection as a WebSocket; its `start` sends it.
+   *
+   * @throws EspalierError as `attempt` does
+   */
+  upgrade(owner: AttemptOwner, request: AttemptRequest, tunnel: Tunnel): RunningAttempt;
   /**
    * Sends a side request to one engine, without retries. It ends with the proxy at the latest.
    */
@@ -76,6 +83,12 @@ export function createProxy(deps: ProxyDeps): Proxy {
       const headers = withUpstreamHeaders(request.headers, request.upstream);
       const wire = { method, path: pool.pathPrefix + path, headers, body };
       return new Attempt(owner, pool, wire, deadlines, options, request);
+    },
+    upgrade(owner, request, tunnel) {
+      const pool = pools.of(request.upstream.url);
+      const headers = withUpstreamHeaders(request.headers, request.upstream);
+      const path = pool.pathPrefix + request.path;
+      return new UpgradeAttempt(owner, { pool, path, headers, tunnel }, deadlines, options, request);
     },
     sendSide: (request) => sendSideRequest({ pools, deadlines, options }, request),
     httpClient: createHttpClient(controlPools, deps.scheduler, deps.clock),

@@ -1,3 +1,4 @@
+import type { Socket } from "node:net";
 import { EspalierError } from "@espalier/core";
 import { Connection, createDialer, type Dialer } from "./connection.ts";
 import type { CurrentTls } from "./options.ts";
@@ -34,6 +35,16 @@ export class EnginePool {
     this.pathPrefix = url.pathname.replace(/\/+$/, "");
     this.#options = options;
     this.#dialer = createDialer({ secure, host, port: Number(url.port || (secure ? 443 : 80)) }, options.tls);
+  }
+
+  /** `host:port`, as the header Host has it. */
+  get host(): string {
+    return new URL(this.#origin).host;
+  }
+
+  /** Opens a socket beside the pool's connections, which its user owns. See `Dialer`. */
+  dial(opened: Parameters<Dialer["dial"]>[0]): Socket {
+    return this.#dialer.dial(opened);
   }
 
   get isIdle(): boolean {

@@ -8,6 +8,7 @@ import fastify from "fastify";
 import { httpsOptions, readTls, type TlsMaterial } from "../lifecycle/certificates.ts";
 import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
 import { headFault, originForm } from "../lifecycle/request-head.ts";
+import { registerRealtimeRoute, watchUpgrades } from "../realtime/realtime-route.ts";
 import { closing, countRefusal } from "../request/answer-request.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import { beginTrace, type RequestTrace } from "../request/request-trace.ts";
@@ -77,6 +78,11 @@ export function createDataPlaneApp(
   const acceptFirst = createAcceptFirst(context.clock, systemAfterPoll);
   acceptFirst.watch(app.server);
   answerExpectations(app, context);
+  watchUpgrades(app.server);
+  app.addHook("preClose", (done) => {
+    context.realtime.dropAll();
+    done();
+  });
   if (!front.tls) allowHalfClose(app.server, openAnswers, context.scheduler);
   app.decorateRequest("apiKeyName", undefined);
   app.decorateRequest("trace", undefined);
@@ -148,6 +154,7 @@ export function createDataPlaneApp(
     registerSessionEnds(served, context, front.isForRollouts === true);
     registerInferenceRoutes(served, context);
     registerStoredResponseRoutes(served, context);
+    registerRealtimeRoute(served, context);
     registerForwardRoutes(served, context);
     served.setNotFoundHandler((request, reply) => notFound(context, app, request, reply));
   });

@@ -46,6 +46,8 @@ export interface DrainDependencies extends DrainedListeners {
   readonly logger: Logger;
   /** Answers that have not ended. */
   readonly activeCount: () => number;
+  /** Closes connections that no longer belong to their listener. */
+  readonly closeSockets?: () => void;
   /** Called once, when the drain begins. */
   readonly onStart?: () => void;
 }
@@ -56,7 +58,7 @@ export interface DrainDependencies extends DrainedListeners {
  * the connection closes. This delays the drain by at most half a second after the last answer.
  */
 export function createDrain(dependencies: DrainDependencies): Drain {
-  const { clock, scheduler, logger, servers, activeCount, onStart, closePicker } = dependencies;
+  const { clock, scheduler, logger, servers, activeCount, onStart, closePicker, closeSockets } = dependencies;
   let running: Promise<number> | undefined;
   let forced = false;
   let cut = 0;
@@ -64,6 +66,7 @@ export function createDrain(dependencies: DrainDependencies): Drain {
   const closeAll = (): void => {
     cut += activeCount();
     for (const server of servers()) server.closeAllConnections();
+    closeSockets?.();
   };
   const wait = (delayMs: number): Promise<void> =>
     new Promise((resolve) => {

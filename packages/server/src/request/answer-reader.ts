@@ -4,6 +4,7 @@ import {
   type AnswerFault,
   createJsonUsageReader,
   createSseUsageFilter,
+  type RealtimeFrames,
   readAnswerHead,
   readResponseId,
   type SseUsageFilter,
@@ -14,7 +15,7 @@ import type { Verdict } from "./exchange.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import type { BodyFilter } from "./response-sink.ts";
 
-type ReadRequest = Pick<PlannedRequest, "endpointId" | "method" | "storesResponse" | "trace" | "step">;
+type ReadRequest = Pick<PlannedRequest, "endpointId" | "frames" | "method" | "storesResponse" | "trace" | "step">;
 
 /** Learns how far an answer has come. */
 export interface AnswerListener {
@@ -42,6 +43,7 @@ export class AnswerReader implements BodyFilter {
   readonly #listener: AnswerListener | undefined;
   #events: SseUsageFilter | undefined;
   #json: ReturnType<typeof createJsonUsageReader> | undefined;
+  #frames: RealtimeFrames | undefined;
   /** Of an answer in one piece, to a request of a program. */
   #end: AnswerEndReader | undefined;
   #countedTokens = 0;
@@ -73,6 +75,10 @@ export class AnswerReader implements BodyFilter {
 
   /** @returns itself; undefined for an answer without usage */
   filter(status: number, contentType: string): BodyFilter | undefined {
+    if (status === 101) {
+      this.#frames = this.#request.frames;
+      return this;
+    }
     if (status !== 200) return undefined;
     this.isStream = contentType.startsWith("text/event-stream");
     if (this.isStream) this.#events = createSseUsageFilter({ strip: this.#stripsUsage });
@@ -89,15 +95,18 @@ export class AnswerReader implements BodyFilter {
 
   push(chunk: Buffer): Buffer | readonly Buffer[] | undefined {
     if (this.#request.storesResponse) this.#keep(chunk);
+    if (this.#frames) {
+      this.#frames.push(chunk);
+      this.#countTo(this.#frames.tokensSeen);
+      return chunk;
+    }
     if (!this.#events) {
       this.#json?.push(chunk);
       this.#end?.push(chunk);
       return chunk;
     }
     const passed = this.#events.push(chunk);
-    const seen = this.#events.hasContent() ? this.#events.tokensSeen() : 0;
-    if (seen > this.#countedTokens) this.#count(seen - this.#countedTokens);
-    this.#countedTokens = seen;
+    this.#countTo(this.#events.hasContent() ? this.#events.tokensSeen() : 0);
     return passed;
   }
 
@@ -120,7 +129,7 @@ export class AnswerReader implements BodyFilter {
   }
 
   usage(): Usage | undefined {
-    return (this.#events ?? this.#json)?.usage();
+    return (this.#frames ?? this.#events ?? this.#json)?.usage();
   }
 
   /** How the answer to a request of a program ended. */
@@ -142,6 +151,11 @@ export class AnswerReader implements BodyFilter {
   get #isJudged(): boolean {
     const { endpointId, method } = this.#request;
     return method === "POST" && endpointId !== "forwarded" && endpointId !== "stored_response";
+  }
+
+  #countTo(seen: number): void {
+    if (seen > this.#countedTokens) this.#count(seen - this.#countedTokens);
+    this.#countedTokens = seen;
   }
 
   #count(tokens: number): void {

@@ -9,15 +9,22 @@ import { callerTraceparent, newTraceparent } from "../data-plane/request-ids.ts"
 import { Diversion } from "../overflow/overflow-source.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { PoolSettings } from "../routing/pools.ts";
-import { Exchange } from "./exchange.ts";
+import { type Carrier, Exchange } from "./exchange.ts";
 import { goodputOfRefusal } from "./goodput.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
 import { PoolSource } from "./pool-source.ts";
 import { type HookAnswer, requestOutcome } from "./request-outcome.ts";
 import { endRefused } from "./request-trace.ts";
+import type { ClientResponse } from "./response-sink.ts";
 
 /** In English, current models' tokenizers average about four bytes per token. */
 export const bytesPerToken = 4;
+
+/** What carries a request and its answer; by default HTTP on both sides. */
+interface AnswerWire {
+  readonly response: ClientResponse;
+  readonly carrier?: Carrier;
+}
 
 /**
  * Answers one request: plans it, sends it to an engine, and writes the error when there is no answer. Fastify does not
@@ -29,9 +36,9 @@ export function answer(
   reply: FastifyReply,
   family: ApiFamily,
   plan: () => PlannedRequest | Promise<PlannedRequest>,
+  { response, carrier }: AnswerWire = { response: reply.raw },
 ): void {
   reply.hijack();
-  const response = reply.raw;
   request.trace?.accepted();
   if (response.destroyed) {
     countRefusal(context, request, new EspalierError("client_closed"));
@@ -45,7 +52,7 @@ export function answer(
     else replyWithError(response, family, error, request.id, headers);
   };
   const run = (planned: PlannedRequest): void => {
-    const { exchange } = context;
+    const exchange = carrier ? { ...context.exchange, carrier } : context.exchange;
     isStreamed = planned.isStreamed === true;
     planned.step = context.programs.begin(planned);
     const start = (diversion?: Diversion): void => {

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
-import type { ApiFamily, Endpoint, FoundConversation, RequestView } from "@espalier/api";
+import type { ApiFamily, Endpoint, FoundConversation, RealtimeFrames, RequestView } from "@espalier/api";
 import type { EngineRecord, Target } from "@espalier/engines";
 import type { PairedRequest, PromptBlocks } from "@espalier/routing";
 import { isSplittable, type TransferProtocol } from "@espalier/routing";
@@ -59,7 +59,7 @@ export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> 
   /** The `traceparent` for engines where the client sent none that is valid; undefined where the client's goes on. */
   readonly ownTraceparent: string | undefined;
   /** Names the route in metrics. */
-  readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded";
+  readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded" | "realtime";
   readonly pool: PoolSettings;
   readonly targets: readonly Target[];
   /** Whether an engine applies the adapter that is asked for; absent for a base model. */
@@ -88,6 +88,8 @@ export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> 
     | undefined;
   /** Whether the router asked for a stream's usage event and must remove it again. */
   readonly stripUsage: boolean;
+  /** Follows an engine's frames; absent for a request over HTTP. */
+  readonly frames?: RealtimeFrames | undefined;
   /** Whether the answer's id names a response that the engine stores. */
   readonly storesResponse: boolean;
   /**

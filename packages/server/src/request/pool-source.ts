@@ -262,7 +262,9 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     this.#coolDown(failure.retryAfterMs);
     this.#isUnknown = kind === "unknown_model";
     const isOwnDoing = kind === "declined" || kind === "withdrawn" || this.#isUnknown;
-    if (isOwnDoing || kind === "overloaded" || status === 429) this.#permit?.release();
+    // An engine without the realtime API serves the others well.
+    const isUnserved = this.#plan.frames !== undefined && isClientError(status);
+    if (isOwnDoing || isUnserved || kind === "overloaded" || status === 429) this.#permit?.release();
     else if (isClientError(status) && !this.#context.exchange.retryStatuses.has(status)) this.#suspect = this.#permit;
     else this.#blame(error.code);
   }
@@ -276,6 +278,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   /** A replica may give client errors that others would not, and fast. An error that another gives too is the client's. */
   judgeHead(status: number): HeadVerdict {
     if (this.#context.exchange.retryStatuses.has(status)) return "pass_over";
+    if (this.#plan.frames && status >= 300) return "pass_over";
     const isSuspect =
       isClientError(status) && !this.#suspect && this.#lifecycle.selection?.target.engine.breaker.isSuspect === true;
     return isSuspect ? "pass_over" : "pass";

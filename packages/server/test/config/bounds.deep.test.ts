@@ -119,6 +119,7 @@ const ranges: readonly (readonly [string, string, string, string, string])[] = [
   ["timeouts.answer", "99ms", "100ms", "24h", "86400001ms"],
   ["timeouts.idle", "99ms", "100ms", "24h", "86400001ms"],
   ["timeouts.client-write", "99ms", "100ms", "24h", "86400001ms"],
+  ["timeouts.realtime-idle", "99ms", "100ms", "24h", "86400001ms"],
   ["timeouts.engine-keep-alive", "-1", "0", "1h", "3600001ms"],
   ["timeouts.request-receive", "99ms", "100ms", "1h", "3600001ms"],
   ["timeouts.keep-alive", "999ms", "1s", "1h", "3600001ms"],

@@ -110,6 +110,7 @@ test("without any source the configuration is complete", () => {
       answerMs: undefined,
       idleMs: 300_000,
       clientWriteMs: 300_000,
+      realtimeIdleMs: 600_000,
       engineKeepAliveMs: 4_000,
       requestReceiveMs: 30_000,
       keepAliveMs: 75_000,
@@ -196,7 +197,7 @@ health: { path: /ping, interval: 5s, timeout: 500ms, down-after: 4, up-after: 1,
 scrape: { path: /m, interval: 250ms, timeout: 3s }
 breaker: { consecutive-failures: 9, failure-share: 0.25, window-requests: 50, window: 1m, open: 3s, max-open: 1m, successes-to-close: 3, max-ejected-share: 0.25 }
 retry: { budget-ratio: 0.5, budget-minimum: 10, statuses: [500, 503] }
-timeouts: { connect: 1s, first-byte: 1h, answer: 2h, idle: 90s, client-write: 1m, engine-keep-alive: 0, request-receive: 1.5s, keep-alive: 2m }
+timeouts: { connect: 1s, first-byte: 1h, answer: 2h, idle: 90s, client-write: 1m, realtime-idle: 3m, engine-keep-alive: 0, request-receive: 1.5s, keep-alive: 2m }
 limits:
   max-body-bytes: 1GiB
   max-header-bytes: 65536
@@ -308,6 +309,7 @@ test("every key of the file has its place in the compiled form", () => {
       answerMs: 7_200_000,
       idleMs: 90_000,
       clientWriteMs: 60_000,
+      realtimeIdleMs: 180_000,
       engineKeepAliveMs: 0,
       requestReceiveMs: 1_500,
       keepAliveMs: 120_000,

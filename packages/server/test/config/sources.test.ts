@@ -303,6 +303,7 @@ const samples: Readonly<Record<string, string>> = {
   "timeouts.answer": "7s",
   "timeouts.idle": "7s",
   "timeouts.client-write": "7s",
+  "timeouts.realtime-idle": "8s",
   "timeouts.engine-keep-alive": "7s",
   "timeouts.request-receive": "7s",
   "timeouts.keep-alive": "7s",

@@ -273,6 +273,13 @@ export const timeouts = section("How long the router waits for clients and engin
     minimum: "100ms",
     maximum: "24h",
   }),
+  "realtime-idle": duration({
+    description:
+      "How long a connection to `/v1/realtime` may be silent in both directions. After that the router closes it with 1001.",
+    default: "10m",
+    minimum: "100ms",
+    maximum: "24h",
+  }),
   "engine-keep-alive": duration({
     description: "How long an idle connection to an engine stays open. Engines on uvicorn close theirs after 5 s.",
     default: "4s",

@@ -30,11 +30,13 @@ export interface Endpoint {
     | "generate"
     | "token_generate"
     | "tokenize"
-    | "detokenize";
+    | "detokenize"
+    | "images"
+    | "speech";
   readonly method: "POST";
   readonly path: string;
   readonly family: ApiFamily;
-  readonly kind: "generate" | "embed" | "rank" | "tokenize";
+  readonly kind: "generate" | "embed" | "rank" | "tokenize" | "media";
   /** Whether a body with `"stream": true` is answered with server-sent events. */
   readonly streams: boolean;
   /** Whether the engine reports usage in the stream only when `stream_options.include_usage` asks for it. */
@@ -200,6 +202,25 @@ const detokenize: Endpoint = {
   promptFields: [{ name: "tokens", shape: "ids" }],
 };
 
+/** Images of a text, as OpenAI, SGLang and vLLM-Omni make them. */
+const images: Endpoint = {
+  ...defaults,
+  id: "images",
+  path: "/v1/images/generations",
+  kind: "media",
+  streams: true,
+  promptFields: [{ name: "prompt", shape: "text" }],
+};
+
+/** Speech of a text. The answer is audio, as it is made, or events with pieces of it. */
+const speech: Endpoint = {
+  ...defaults,
+  id: "speech",
+  path: "/v1/audio/speech",
+  kind: "media",
+  promptFields: [{ name: "input", shape: "text" }],
+};
+
 /** Every path whose requests are routed to an engine by their body. */
 export const endpoints: readonly Endpoint[] = [
   chat,
@@ -218,4 +239,6 @@ export const endpoints: readonly Endpoint[] = [
   { ...tokenGenerate, path: "/skyrl/v1/generate" },
   tokenize,
   detokenize,
+  images,
+  speech,
 ];

@@ -34,6 +34,8 @@ export interface RequestView {
   readonly bodySession: SessionFields;
   /** vLLM serves lower values first, SGLang higher ones. NaN for a value that cannot be read. */
   readonly priority: number | undefined;
+  /** OpenAI's `service_tier`. */
+  readonly serviceTier: string | undefined;
   readonly previousResponseId: string | undefined;
   /** The body of this view, for everything the view lacks. Reading it has its own cost. */
   readonly body: JsonBody;
@@ -111,6 +113,7 @@ export function viewRequest(endpoint: Endpoint, body: JsonBody): RequestView {
       : { maxOutputTokens: readOutputLimit(endpoint, fields), choices: readChoices(fields.n, "n") }),
     bodySession: readSessionFields(endpoint, fields),
     priority: fields.priority === undefined || fields.priority === null ? undefined : readPriority(fields.priority),
+    serviceTier: readText(fields.service_tier),
     previousResponseId: endpoint.id === "responses" ? readResponseId(fields.previous_response_id) : undefined,
     body,
     spans: members,
@@ -125,7 +128,7 @@ export function readRequestView(endpoint: Endpoint, bytes: Buffer, limits: BodyL
 /** The fields read here, in the order of this file. All others stay unread. */
 const readFields: ReadonlySet<string> = new Set([
   ...["model", "lora_path", "stream", "stream_options", "n", "priority", "previous_response_id", "sampling_params"],
-  ...["user", "session_id", "prompt_cache_key", "metadata"],
+  ...["user", "session_id", "prompt_cache_key", "metadata", "service_tier"],
   ...endpoints.flatMap(({ outputLimitFields }) => outputLimitFields),
 ]);
 

@@ -19,6 +19,8 @@ test.each([
   ["/skyrl/v1/generate", "token_generate", "openai", "generate", true, false],
   ["/tokenize", "tokenize", "openai", "tokenize", false, false],
   ["/detokenize", "detokenize", "openai", "tokenize", false, false],
+  ["/v1/images/generations", "images", "openai", "media", true, false],
+  ["/v1/audio/speech", "speech", "openai", "media", false, false],
 ] as const)("%s is %s of the %s family", (path, id, family, kind, streams, usageInjectable) => {
   const found = endpoints.filter((endpoint) => endpoint.path === path);
   expect(found).toHaveLength(1);
@@ -26,7 +28,7 @@ test.each([
 });
 
 test("there is no other endpoint than those of the table above", () => {
-  expect(endpoints).toHaveLength(16);
+  expect(endpoints).toHaveLength(18);
 });
 
 test("aliases differ in their path only", () => {
@@ -35,5 +37,5 @@ test("aliases differ in their path only", () => {
     if (byId.has(rest.id)) expect(rest).toEqual(byId.get(rest.id));
     byId.set(rest.id, rest);
   }
-  expect(byId.size).toBe(12);
+  expect(byId.size).toBe(14);
 });

@@ -27,6 +27,7 @@ test("a small chat body gives a view with the defaults of all that it does not s
     choices: 1,
     bodySession: { user: undefined, session_id: undefined, prompt_cache_key: undefined },
     priority: undefined,
+    serviceTier: undefined,
     previousResponseId: undefined,
   });
   expect(view.body.fields).toEqual(smallChat);
@@ -44,6 +45,7 @@ test("a chat body that says everything is read in full", () => {
     session_id: "s",
     prompt_cache_key: "k",
     priority: -2,
+    service_tier: "flex",
   });
   expect(view).toMatchObject({
     stream: true,
@@ -53,6 +55,7 @@ test("a chat body that says everything is read in full", () => {
     choices: 3,
     bodySession: { user: "u", session_id: "s", prompt_cache_key: "k" },
     priority: -2,
+    serviceTier: "flex",
   });
 });
 
@@ -88,6 +91,8 @@ const minimal: Readonly<Record<string, object>> = {
   token_generate: { token_ids: [1, 2] },
   tokenize: { prompt: "hello" },
   detokenize: { tokens: [1, 2] },
+  images: { model: "m", prompt: "a cat" },
+  speech: { model: "m", input: "hello", voice: "alloy" },
 };
 
 test.each(endpoints.map((endpoint) => [endpoint.path, endpoint] as const))(

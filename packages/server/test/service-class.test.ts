@@ -55,6 +55,17 @@ test("a header outranks a body's priority", () => {
   expect(classOf(admission, -1, { "x-espalier-priority": "later" })).toBe("later");
 });
 
+test("a client that accepts a late answer gets the lowest class; no tier gets a higher one", () => {
+  const text = JSON.stringify({ engines: ["http://127.0.0.1:9"], admission: { "body-priority": "lower-first" } });
+  const { admission } = loadConfig({ file: { path: "router.yaml", text } });
+  const ofTier = (serviceTier: string, headers = {}) =>
+    readServiceClass(admission, headers, { bodyPriority: -1, serviceTier, apiKey: undefined, objectives: noObjectives })
+      .className;
+  expect(ofTier("flex")).toBe("background");
+  expect(["auto", "default", "priority", "scale"].map((tier) => ofTier(tier))).toEqual(Array(4).fill("interactive"));
+  expect(ofTier("flex", { "x-espalier-priority": "batch" })).toBe("batch");
+});
+
 /** Objectives by name, as an inference pool may have them. */
 function objectivesOf(priorities: Readonly<Record<string, number>>) {
   const tables = createInferenceTables();

@@ -149,6 +149,7 @@ function planView(
   const canPull = targets.some(
     ({ engine }) => engine.kvPull && pullProtocols[engine.kvPull.protocol].endpoints.has(endpoint.id),
   );
+  const isAnswered = endpoint.kind === "generate" || endpoint.kind === "media";
   const isRanked = endpoint.id === "generate" && targets.some(({ engine }) => engine.targets.length > 1);
   const isEdited = canPull || isRanked || parent !== undefined || fieldsFor !== undefined;
   const { trace } = request;
@@ -193,7 +194,7 @@ function planView(
       recordedAgent: recorder.isOn ? agentOf(session, request.headers) : undefined,
       features: {
         promptTokens: prompt?.tokens ?? estimatedTokens,
-        expectedOutputTokens: endpoint.kind === "generate" ? expectedOutputTokens(view) : 0,
+        expectedOutputTokens: isAnswered ? expectedOutputTokens(view) : 0,
         sessionKey,
         sessionScope: session || conversation ? scope : undefined,
         prefixKey: prompt && prefixKeyOf(prompt, pool.policy.prefixKeyTokens),

@@ -38,7 +38,8 @@ interface Ended {
  */
 export function goodputOf(plan: PlannedRequest, end: RequestEnd, { outcome, endMs }: Ended): Goodput | undefined {
   const { features, acceptedMs, pool, service } = plan;
-  if (features.expectedOutputTokens === 0 || outcome === "cancelled") return undefined;
+  if (!generating.has(plan.endpointId) || features.expectedOutputTokens === 0 || outcome === "cancelled")
+    return undefined;
   const objectives = pool.objectivesOf(service?.className);
   const of = { model: pool.model, className: service?.className ?? pool.defaultClass, objectives };
   if (outcome !== "answered") return { ...of, result: "failed", tpotMs: Number.NaN };

@@ -29,6 +29,8 @@ type Objectives = Pick<InferenceTables, "priorityOf" | "priorities">;
 interface ClassSources {
   /** The `priority` of the body. */
   readonly bodyPriority: number | undefined;
+  /** The `service_tier` of the body. */
+  readonly serviceTier?: string | undefined;
   /** Name of the request's API key: the tenant, unless a trusted header names one. */
   readonly apiKey: string | undefined;
   readonly objectives: Objectives;
@@ -43,12 +45,13 @@ interface ClassSources {
 export function readServiceClass(
   config: AdmissionConfig,
   headers: IncomingHttpHeaders,
-  { bodyPriority, apiKey, objectives }: ClassSources,
+  { bodyPriority, serviceTier, apiKey, objectives }: ClassSources,
 ): ServiceClass {
   return {
     className:
       readClass(config, headers) ??
       classByObjective(config, headers, objectives) ??
+      classByTier(config, serviceTier) ??
       classByNumber(config, bodyPriority),
     tenant: (apiKey === undefined || config.trustTenantHeader ? readTenant(headers) : undefined) ?? apiKey ?? "",
     deadlineMs: readDeadline(headers),
@@ -85,6 +88,11 @@ function classByObjective(
   const rank = priorities.filter((one) => (priority > 0 ? one > priority : one > priority && one < 0)).length;
   const at = priority > 0 ? Math.min(rank, middle - 1) : Math.min(middle + 1 + rank, classes.length - 1);
   return priority === 0 ? defaultClass : classes[Math.max(0, at)]?.name;
+}
+
+/** OpenAI's tier of answers that may come late is the lowest class. A tier faster than others is not for clients to choose. */
+function classByTier({ classes }: AdmissionConfig, tier: string | undefined): string | undefined {
+  return tier === "flex" ? classes.at(-1)?.name : undefined;
 }
 
 /** A number on the urgent side of 0 selects the highest class, one on the other side the class after the default. */
@@ -158,7 +166,8 @@ export function planService(
   view: RequestView,
 ): PlannedService {
   if (config.mode === "off") return { bodyFields: noFields };
-  const written = { bodyPriority: view.priority, apiKey: request.apiKeyName, objectives };
+  const { priority: bodyPriority, serviceTier } = view;
+  const written = { bodyPriority, serviceTier, apiKey: request.apiKeyName, objectives };
   const service = readServiceClass(config, request.headers, written);
   const { className } = service;
   const prioritized = { endpoint: view.endpoint, className, written: view.priority, arrivedWallMs: clock.wallMs() };

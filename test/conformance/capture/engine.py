@@ -35,7 +35,7 @@ class Engine:
     no_forward.py.
     """
 
-    def __init__(self, folder, files, arguments, driven=None):
+    def __init__(self, folder, files, arguments, environment=None, driven=None):
         self.folder = Path(folder)
         self.url = f"http://127.0.0.1:{free_port()}"
         events = f"tcp://127.0.0.1:{free_port()}"
@@ -52,7 +52,7 @@ class Engine:
         if driven:
             command += ["--distributed-executor-backend", "no_forward.NoForwardExecutor"]
         self.description = self.folder / "description.json"
-        environment = {
+        variables = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.folder),
             "PYTHONPATH": os.pathsep.join([str(Path(__file__).resolve().parent), os.environ.get("PYTHONPATH", "")]),
@@ -61,11 +61,12 @@ class Engine:
             "VLLM_NO_USAGE_STATS": "1",
             "CAPTURE_DESCRIPTION": str(self.description),
             "CAPTURE_DRIVEN": json.dumps(driven),
+            **(environment or {}),
         }
         self.log = open(self.folder / "engine.log", "w")
         # A process group of its own, so that its workers end with it.
         self.process = subprocess.Popen(
-            command, env=environment, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True
+            command, env=variables, stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True
         )
         self.socket = zmq.Context.instance().socket(zmq.SUB)
         self.socket.setsockopt_string(zmq.SUBSCRIBE, TOPIC)

@@ -36,7 +36,8 @@ def run(name, kind, prompts, log=None):
     layers = kind.get("layers")
     driven = layers and {"layers": layers, "answers": kind.get("answers")}
     with tempfile.TemporaryDirectory() as folder:
-        engine = Engine(folder, {"config.json": kind["config"]}, ["--skip-tokenizer-init", *kind["arguments"]], driven)
+        arguments = ["--skip-tokenizer-init", *kind["arguments"]]
+        engine = Engine(folder, {"config.json": kind["config"]}, arguments, kind.get("environment"), driven)
         try:
             description = engine.wait()
             model = {"layers": layers} if layers else {"config": models.essentials(kind["config"])}

@@ -94,21 +94,23 @@ test.each([
   { kind: "unhealthy" },
   { kind: "metrics-lie" },
   { kind: "slow", delayMs: 5 },
+  // Another engine goes on with what had begun.
+  { kind: "reset-mid-stream", afterTokens: 2 },
+  { kind: "cut-mid-stream", afterTokens: 2 },
 ])("one of four engines: $kind, and no request fails", async (fault) => {
   const traffic = await endure(() => injure(fault));
   expect(traffic.failures).toEqual([]);
 });
 
-test.each([
-  { kind: "reset-mid-stream", afterTokens: 2 },
-  { kind: "cut-mid-stream", afterTokens: 2 },
-  { kind: "hang-mid-stream", afterTokens: 2, count: 4 },
-])("one of four engines: $kind; what had begun ends with an error frame, and nothing else fails", async (fault) => {
-  const hasFrame = (failure: string): boolean => /cut after .*data: \{"error":/s.test(failure);
-  const traffic = await endure(() => injure(fault), hasFrame);
-  expect(traffic.failures).toEqual([]);
-  expect(traffic.allowed.length).toBeGreaterThan(0);
-});
+test.each([{ kind: "hang-mid-stream", afterTokens: 2, count: 4 }])(
+  "one of four engines: $kind; what had begun ends with an error frame, and nothing else fails",
+  async (fault) => {
+    const hasFrame = (failure: string): boolean => /cut after .*data: \{"error":/s.test(failure);
+    const traffic = await endure(() => injure(fault), hasFrame);
+    expect(traffic.failures).toEqual([]);
+    expect(traffic.allowed.length).toBeGreaterThan(0);
+  },
+);
 
 test("one of four engines: 500 with a large body of garbage; that answer is passed on, and nothing else fails", async () => {
   const isFault = (failure: string): boolean => failure.includes("status 500");

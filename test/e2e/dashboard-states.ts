@@ -149,7 +149,12 @@ export const dashboardStates: readonly DashboardState[] = [
     rule: "failed_requests",
     sentence: /^\d+ of \d+ requests .*cut off in the last minute\.$/,
     next: /^(Start with 127|Explain one with)/,
-    begin: (rig) => fleet(rig, 3, 1),
+    async begin(rig) {
+      await rig.engines(3);
+      const router = await rig.router("router-1", { resume: { max: 0 } });
+      rig.traffic(120);
+      return router;
+    },
     after: ({ sims }) => sims[0]!.fault({ kind: "cut-mid-stream", afterTokens: 4 }),
   },
   {

@@ -14,7 +14,8 @@ const cutShort = {
 
 test.each(["cut-mid-stream", "reset-mid-stream"])("%s: an error frame, no [DONE], and the end", async (kind) => {
   const [bad, other] = await rig.sims(2);
-  const router = await rig.router({ engines: [bad!.url, other!.url], config: { policy: "round_robin" } });
+  const config = { policy: "round_robin", resume: { max: 0 } };
+  const router = await rig.router({ engines: [bad!.url, other!.url], config });
   for (const sim of [bad, other]) await sim!.fault({ kind, afterTokens: 2, count: 1 });
 
   const answer = await post(`${router.url}/v1/chat/completions`, chat({ stream: true, max_tokens: 20 }));
@@ -51,7 +52,8 @@ test.each<readonly [string, string, string]>([
   ["before the blank line", 'data: {"a":1}\n', 'data: {"a":1}\n\n'],
 ])("a stream that was cut %s still ends with a whole frame", async (_, sent, arrived) => {
   const engine = await rawEngine(rig, (socket) => socket.end(streamHead + chunk(sent)));
-  const router = await rig.router({ engines: [engine.url], config: { "inject-usage": false } });
+  const config = { "inject-usage": false, resume: { max: 0 } };
+  const router = await rig.router({ engines: [engine.url], config });
   const answer = await post(`${router.url}/v1/chat/completions`, chat({ stream: true }));
   expect(answer.text.startsWith(arrived)).toBe(true);
   const frame = answer.text.slice(arrived.length);

@@ -222,6 +222,18 @@ export const traffic = {
       "Requests sent to another engine.",
     ),
     plot(
+      "Broken streams",
+      "ops",
+      [[sum(rate("espalier_broken_streams_total"), "outcome"), "{{outcome}}"]],
+      "Streams whose engine died. Completed: by another engine.",
+    ),
+    plot(
+      "Kept to resume streams",
+      "bytes",
+      [[of("espalier_resume_kept_bytes"), "{{instance}}"]],
+      "Requests and answers of running streams.",
+    ),
+    plot(
       "Hooks that failed",
       "ops",
       [[sum(rate("espalier_hook_failures_total"), "hook, outcome"), "{{hook}}: {{outcome}}"]],

@@ -8,6 +8,10 @@ import { findUsageReport, joinUsage, type Usage, type UsageReport } from "./usag
 export interface SseUsageFilterOptions {
   /** Remove the report of usage, which the router requested and the client did not: the answer is as without that request. */
   readonly strip: boolean;
+  /**
+   * Let only whole events pass, and hold back the one by which an engine says that it died: another engine may go on with the stream.
+   */
+  readonly whole?: boolean;
 }
 
 /** A longer event is sent as it arrives and not read. */
@@ -17,6 +21,11 @@ const maxEventBytes = 1_048_576;
 const reportNeedle = Buffer.from('_tokens"');
 /** In the chunks of both kinds of completions, before null or the reason. */
 const reasonNeedle = Buffer.from('"finish_reason":');
+
+/** vLLM's `EngineDeadError` (v1/engine/exceptions.py), as the last event before `[DONE]`. */
+const engineDeath = Buffer.from("EngineCore encountered an issue");
+/** Events kept of an engine that died: that one, and `[DONE]`. */
+const keptAfterDeath = 2;
 
 const space = 0x20;
 const quote = 0x22;
@@ -32,14 +41,15 @@ const carriageReturn = 0x0d;
  * Creates the filter for one stream. Without `strip` every chunk passes through by reference. With it, complete events
  * pass at once, except that one with a reason to finish waits for the next event. Lines may end in LF, CR LF or CR.
  */
-export function createSseUsageFilter({ strip }: SseUsageFilterOptions): SseUsageFilter {
-  return new SseUsageFilter(strip);
+export function createSseUsageFilter({ strip, whole = false }: SseUsageFilterOptions): SseUsageFilter {
+  return new SseUsageFilter(strip, whole);
 }
 
 /** Watches one stream of server-sent events on its way to the client. */
 export class SseUsageFilter {
   readonly #strip: boolean;
-  readonly #boundaries = new BoundaryFinder();
+  readonly #whole: boolean;
+  #boundaries = new BoundaryFinder();
   readonly #reports = new Needle(reportNeedle);
   readonly #reasons = new Needle(reasonNeedle);
   /** The incomplete event. */
@@ -51,6 +61,8 @@ export class SseUsageFilter {
    * vLLM its `system_fingerprint` (`chat_completion/serving.py`), llama.cpp its `timings` (`server-task.cpp`).
    */
   #ending: Buffer | undefined;
+  /** What the engine sent once it had died. */
+  #afterDeath: Buffer[] | undefined;
   #events = 0;
   #hasContent = false;
   #isDone = false;
@@ -64,8 +76,9 @@ export class SseUsageFilter {
   #lastPlainStart = 0;
   #lastPlainEnd = 0;
 
-  constructor(strip: boolean) {
+  constructor(strip: boolean, whole: boolean) {
     this.#strip = strip;
+    this.#whole = whole;
   }
 
   /**
@@ -104,18 +117,35 @@ export class SseUsageFilter {
         passFrom = chunk.length;
       }
     }
-    if (!this.#strip) return chunk;
+    if (!this.#strip && !this.#whole) return chunk;
     return joinPieces(chunk, pieces, passFrom, this.#oversized ? chunk.length : start);
   }
 
   /** The engine has closed its stream. Returns the bytes held back that are still to be sent. */
   end(): Buffer | undefined {
+    if (this.#afterDeath) return joined(this.cut(), Buffer.concat(this.#afterDeath));
     if (this.#partial.size === 0) return this.cut();
     const event = this.#partial.take();
     // Only the closing blank line may be missing: an event that was cut inside its data says nothing.
     const complete = eventRole(event, 0, event.length) === "done" || parseEventData(event) !== undefined;
     const kept = complete ? this.#finishEvent(event, 0, event.length) : event;
-    return this.#strip ? joined(this.cut(), kept) : undefined;
+    return this.#strip || this.#whole ? joined(this.cut(), kept) : undefined;
+  }
+
+  /** Whether another engine may go on: the stream ended too early, between events, and it is not one of unknown form. */
+  get isBroken(): boolean {
+    return this.#afterDeath !== undefined || (this.#hasContent && this.#isCut());
+  }
+
+  /** Another engine goes on with the stream, behind its last whole event. */
+  resume(): void {
+    this.#partial.take();
+    this.#boundaries = new BoundaryFinder();
+    this.#afterDeath = undefined;
+    this.#errorStatus = undefined;
+    this.#lastPlain = undefined;
+    this.#isDone = false;
+    this.#hasEnded = false;
   }
 
   /** The stream was cut. Returns the whole event that was held back, if one was. */
@@ -171,7 +201,7 @@ export class SseUsageFilter {
 
   /** Whether the bytes sent so far end inside an event, so that a blank line must precede another event. */
   insideEvent(): boolean {
-    return this.#oversized !== undefined || (!this.#strip && this.#partial.size > 0);
+    return this.#oversized !== undefined || (!this.#strip && !this.#whole && this.#partial.size > 0);
   }
 
   /**
@@ -195,10 +225,20 @@ export class SseUsageFilter {
       this.#lastReport = bytes.subarray(start, end);
       this.#firstReport ??= this.#lastReport;
     }
+    if (this.#isAfterDeath(bytes, start, end)) return undefined;
     if (!this.#strip || !readable) return bytes;
     const report = hasReport ? this.#lastReport : undefined;
     if (report && mayBeUsageOnly(report) && isUsageOnly(report)) return withoutUsage(report, this.cut());
     return this.#passInOrder(bytes, start, end, role);
+  }
+
+  /** Keeps what a dead engine sends, which the client gets if no other engine goes on. */
+  #isAfterDeath(bytes: Buffer, start: number, end: number): boolean {
+    if (!this.#whole || this.#errorStatus === undefined) return false;
+    if (!this.#afterDeath && !bytes.subarray(start, end).includes(engineDeath)) return false;
+    this.#afterDeath ??= [];
+    if (this.#afterDeath.length < keptAfterDeath) this.#afterDeath.push(Buffer.from(bytes.subarray(start, end)));
+    return true;
   }
 
   /** Returns what passes now of an event and the one that waited for it. */

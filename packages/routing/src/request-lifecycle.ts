@@ -75,6 +75,8 @@ export interface AnswerEnd {
   /** As the engine reports; undefined if it does not. */
   readonly cachedTokens: number | undefined;
   readonly outputTokens: number;
+  /** Tokens among them that another target generated before; 0 by default. */
+  readonly resumedTokens?: number | undefined;
 }
 
 /** Of nearly all requests. */
@@ -257,10 +259,10 @@ export class RequestLifecycle<Target extends PairTarget> implements AdmissionLis
   }
 
   /** The request is over. */
-  finish({ isCompleted, status, isStream, cachedTokens, outputTokens }: AnswerEnd): void {
+  finish({ isCompleted, status, isStream, cachedTokens, outputTokens, resumedTokens = 0 }: AnswerEnd): void {
     const dispatch = this.#current?.dispatch;
     dispatch?.release();
-    if (isCompleted && isStream) dispatch?.streamed(outputTokens);
+    if (isCompleted && isStream) dispatch?.streamed(Math.max(0, outputTokens - resumedTokens));
     if (isCompleted && outputTokens > 0) this.#parts.request.pool.work?.demand.answered(outputTokens);
     if (!isCompleted && Number.isNaN(this.#firstTokenMs)) dispatch?.withdraw();
     // Cached tokens from a transfer do not show what this engine's cache had.

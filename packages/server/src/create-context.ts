@@ -67,6 +67,7 @@ import { createPrograms } from "./programs/programs.ts";
 import { RealtimeConnections } from "./realtime/realtime-connections.ts";
 import { HeldRequests } from "./request/held-requests.ts";
 import { createSplitParts } from "./request/split-parts.ts";
+import { createResumeLedger } from "./request/stream-resumption.ts";
 import { createEngineControl } from "./rollouts/engine-control.ts";
 import { createSharedAborts } from "./rollouts/shared-aborts.ts";
 import type { RouterContext } from "./router-context.ts";
@@ -169,6 +170,7 @@ export function createContext(
     }),
     split: createSplitParts({ config, clock, http, fleet, meter, ...selectors, notes: mesh?.replica.notes }),
     exchange: createExchangeParts(config, proxy, ports),
+    resumeLedger: createResumeLedger(ports.meter),
     adapterLoader: new AdapterLoader({ ...config.models, use: adapterUse, fleet, http, clock, logger, meter }),
     admission: createAdmissionParts({
       ...{ config: config.admission, minHoldMs: config.rollouts?.holdMs ?? 0, clock, scheduler, meter },

@@ -36,6 +36,7 @@ import type { RealtimeConnections } from "./realtime/realtime-connections.ts";
 import type { ExchangeParts } from "./request/exchange.ts";
 import type { HeldRequests } from "./request/held-requests.ts";
 import type { SplitParts } from "./request/split-parts.ts";
+import type { ResumeLedger } from "./request/stream-resumption.ts";
 import type { EngineControl } from "./rollouts/engine-control.ts";
 import type { AbortRequests } from "./rollouts/shared-aborts.ts";
 import type { AdmissionParts } from "./routing/admission-parts.ts";
@@ -72,6 +73,7 @@ export interface RouterContext {
     readonly retryBudget: RetryBudget;
     readonly retryMeters: RetryMeters;
   };
+  readonly resumeLedger: ResumeLedger;
   readonly pools: Pools;
   /** Undefined without hooks. */
   readonly hooks?: HookCalls | undefined;

@@ -74,7 +74,8 @@ export function planSequences(input: PlanInput) {
         const left = continued ? wantedAfter(continued.prompt) - continued.words : 0;
         const text = left > 0 ? continued!.text : createGeneratedText({ words, promptHash, seed, choice });
         const wanted = left > 0 ? left : wantedAfter(prompt);
-        const length = outputLength(context, prompt.length, outputLimit, wanted, forced !== undefined);
+        const limit = outputLimit ?? (left > 0 ? Math.max(1, defaultOutputTokens - continued!.words) : undefined);
+        const length = outputLength(context, prompt.length, limit, wanted, forced !== undefined);
         sequences.push({ ...shared, text, ...length });
       }
     }

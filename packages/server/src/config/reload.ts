@@ -18,6 +18,7 @@ const reloadablePaths = [
     "cors",
     "session-key",
     "inject-usage",
+    "resume",
   ],
   ...[
     "limits.max-nesting",

@@ -2,7 +2,7 @@ import { type Static, Type } from "typebox";
 import { flag, section } from "./schema-builders.ts";
 import { admission } from "./sections/admission.ts";
 import { discovery } from "./sections/discovery.ts";
-import { breaker, engines, enginesFile, engineTls, health, retry, scrape } from "./sections/engines.ts";
+import { breaker, engines, enginesFile, engineTls, health, resume, retry, scrape } from "./sections/engines.ts";
 import {
   admin,
   apiKeys,
@@ -73,6 +73,7 @@ export const configSchema = section("Configuration of Espalier.", {
   scrape,
   breaker,
   retry,
+  resume,
   timeouts,
   limits,
   drain,

@@ -6,6 +6,7 @@ import {
   findConversation,
   findParentAgent,
   findSession,
+  isResumable,
   nameOfSource,
   prefixSource,
   type RequestView,
@@ -203,6 +204,7 @@ function planView(
         sloTpotMs,
       },
       stripUsage,
+      resumableAt: resumableAt(context, request, read, parent !== undefined || isSplit),
       split: isSplit ? new SplitSource(view, edit) : undefined,
       bodyWith: isEdited ? (set, workMs) => edit(set, { isAnswer: true, workMs }) : undefined,
       storesResponse: endpoint.id === "responses",
@@ -227,6 +229,18 @@ function agentOf(
 ): PlannedRequest["recordedAgent"] {
   if (session?.agent === undefined) return undefined;
   return { session: session.session, agent: session.agent, parent: findParentAgent(session, headers) };
+}
+
+/** Requests of RL frameworks end with what their engine said; adapters and pairs of engines have states of their own. */
+function resumableAt(
+  { live }: RouterContext,
+  { isRollout, isAnswerSeen }: ClientRequest,
+  { view, readPrompt, received }: ReadRequest,
+  isBound: boolean,
+): Endpoint | undefined {
+  const { max, maxBytes } = live.current.resume;
+  if (max === 0 || isBound || isRollout || isAnswerSeen === false || readPrompt) return undefined;
+  return received.length <= maxBytes && isResumable(view) ? view.endpoint : undefined;
 }
 
 /** The id that SGLang's API has for a request. Of a batch with several the first. */

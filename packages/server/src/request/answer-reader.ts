@@ -8,6 +8,7 @@ import {
   readAnswerHead,
   readResponseId,
   type SseUsageFilter,
+  type StreamSplice,
   type Usage,
 } from "@espalier/api";
 import type { Clock } from "@espalier/core";
@@ -23,6 +24,13 @@ export interface AnswerListener {
   contentBegun(): void;
   /** This many more tokens came, as estimated from a stream's chunks. */
   progress(tokens: number): void;
+}
+
+/** Keeps what is needed to resume a stream. */
+interface StreamKeeper {
+  /** @returns whether the stream may be resumed */
+  begin(): boolean;
+  push(chunk: Buffer): void;
 }
 
 const idHeadBytes = 4_096;
@@ -41,26 +49,52 @@ export class AnswerReader implements BodyFilter {
   readonly #request: ReadRequest;
   readonly #stripsUsage: boolean;
   readonly #listener: AnswerListener | undefined;
+  readonly #keeper: StreamKeeper | undefined;
+  /** Makes what another engine sends the rest of a stream that broke. */
+  #splice: StreamSplice | undefined;
   #events: SseUsageFilter | undefined;
   #json: ReturnType<typeof createJsonUsageReader> | undefined;
   #frames: RealtimeFrames | undefined;
   /** Of an answer in one piece, to a request of a program. */
   #end: AnswerEndReader | undefined;
+  /** Whether only whole events pass. */
+  #isWhole = false;
   #countedTokens = 0;
   /** The first bytes of an answer that has an id to read. */
   #head: Buffer[] | undefined;
   #headBytes = 0;
 
   /** @param stripsUsage whether to remove the usage that the router requested and the client did not */
-  constructor(clock: Clock, request: ReadRequest, stripsUsage: boolean, listener?: AnswerListener) {
+  constructor(
+    clock: Clock,
+    request: ReadRequest,
+    stripsUsage: boolean,
+    listener?: AnswerListener,
+    keeper?: StreamKeeper,
+  ) {
     this.#clock = clock;
     this.#request = request;
     this.#stripsUsage = stripsUsage;
     this.#listener = listener;
+    this.#keeper = keeper;
   }
 
-  /** Another attempt is made. */
+  /** Whether the stream has ended too early, or goes on with something else. */
+  get isBroken(): boolean {
+    return this.#splice?.hasFailed === true || (this.#events?.isBroken ?? false);
+  }
+
+  /** The stream goes on behind its last whole event. @param splice for what another engine sends; undefined for its end */
+  resume(splice: StreamSplice | undefined): void {
+    this.#events?.resume();
+    if (!splice) return;
+    this.#splice = splice;
+    this.hasContent = false;
+  }
+
+  /** Another attempt is made at an answer. */
   reset(): void {
+    if (this.#splice) return;
     this.isStream = false;
     this.headFault = undefined;
   }
@@ -81,8 +115,10 @@ export class AnswerReader implements BodyFilter {
     }
     if (status !== 200) return undefined;
     this.isStream = contentType.startsWith("text/event-stream");
-    if (this.isStream) this.#events = createSseUsageFilter({ strip: this.#stripsUsage });
-    else if (contentType.startsWith("application/json")) {
+    if (this.isStream) {
+      this.#isWhole = this.#keeper?.begin() ?? false;
+      this.#events = createSseUsageFilter({ strip: this.#stripsUsage, whole: this.#isWhole });
+    } else if (contentType.startsWith("application/json")) {
       this.#json = createJsonUsageReader();
       if (this.#request.step) this.#end = new AnswerEndReader();
     } else return undefined;
@@ -90,7 +126,7 @@ export class AnswerReader implements BodyFilter {
   }
 
   get changesLength(): boolean {
-    return this.#events !== undefined && this.#stripsUsage;
+    return this.#events !== undefined && (this.#stripsUsage || this.#isWhole);
   }
 
   push(chunk: Buffer): Buffer | readonly Buffer[] | undefined {
@@ -105,13 +141,22 @@ export class AnswerReader implements BodyFilter {
       this.#end?.push(chunk);
       return chunk;
     }
-    const passed = this.#events.push(chunk);
-    this.#countTo(this.#events.hasContent() ? this.#events.tokensSeen() : 0);
+    if (this.#isWhole) this.#keeper?.push(chunk);
+    const spliced = this.#splice ? this.#splice.push(chunk) : chunk;
+    return spliced && this.#passed(this.#events, spliced);
+  }
+
+  #passed(events: SseUsageFilter, chunk: Buffer): Buffer | undefined {
+    const passed = events.push(chunk);
+    this.#countTo(events.hasContent() ? events.tokensSeen() : 0);
     return passed;
   }
 
   end(): Buffer | undefined {
-    return this.#events?.end();
+    const rest = this.#splice?.end();
+    const passed = rest && this.#events && this.#passed(this.#events, rest);
+    const last = this.#events?.end();
+    return passed && last ? Buffer.concat([passed, last]) : (passed ?? last);
   }
 
   cut(): Buffer | undefined {
@@ -167,8 +212,10 @@ export class AnswerReader implements BodyFilter {
   #contentBegun(): void {
     if (this.hasContent) return;
     this.hasContent = true;
-    this.firstByteMs = this.#clock.nowMs();
-    this.#request.trace?.firstByte();
+    if (Number.isNaN(this.firstByteMs)) {
+      this.firstByteMs = this.#clock.nowMs();
+      this.#request.trace?.firstByte();
+    }
     this.#listener?.contentBegun();
   }
 

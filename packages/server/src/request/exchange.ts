@@ -103,6 +103,8 @@ export type ExchangeControl = Pick<Exchange, "launch" | "proceed" | "refuse" | "
 interface BodyReader {
   /** See `AttemptOwner`. */
   readonly awaitsContent: boolean;
+  /** Whether the stream, which is complete for HTTP, has ended too early. */
+  readonly isBroken?: boolean;
   /** The filter that reads or changes the body. */
   filter(status: number, contentType: string): BodyFilter | undefined;
   /** The first byte of the body arrived from the engine. */
@@ -131,6 +133,13 @@ export interface AnswerSource {
   judge(status: number, head: Buffer, ended: boolean): Verdict;
   /** Makes an engine's headers, as flat pairs, those of the client's answer, in place. */
   editHeaders(pairs: string[]): void;
+  /**
+   * A stream broke after its first byte. Called once at most.
+   *
+   * @param leave reports the failed attempt, where nobody has yet; called before another engine is chosen
+   * @returns the engine that goes on with it, or what is left of it; undefined when the client gets an error
+   */
+  resumeStream?(kind: FailureKind, leave?: () => void): NextEngine | Buffer;
   /** The client gets this answer, and there are no more attempts. @param headers those of the answer, as flat pairs */
   answering(status: number, headers: readonly string[]): void;
   /** The request is over. Called once. */
@@ -170,6 +179,8 @@ export class Exchange implements AttemptOwner {
   /** Whether the body is an event stream to which a frame of our own can be added. */
   #takesFrames = false;
   #isDrainWatched = false;
+  /** Whether another engine goes on with the stream. */
+  #isResumed = false;
   #done = false;
 
   constructor(parts: ExchangeParts, request: ExchangedRequest, response: ClientResponse, source: AnswerSource) {
@@ -247,6 +258,7 @@ export class Exchange implements AttemptOwner {
   }
 
   answered(status: number, rawHeaders: readonly Buffer[]): boolean {
+    if (this.#committed) return this.#goesOn(status, rawHeaders);
     try {
       const verdict = this.#isFinal ? "pass" : this.#source.judgeHead(status, rawHeaders);
       if (verdict === "pass_over" && this.#passOver(status, rawHeaders)) return false;
@@ -285,9 +297,8 @@ export class Exchange implements AttemptOwner {
         if (!this.#committed) return;
         if (rest !== undefined) this.#sink.write(rest);
       }
-      this.#sink.end();
-      this.#parts.attemptMetrics.answered.add();
-      this.#finish({ kind: "completed", status: this.#status, bytes: this.#sink.bytes });
+      if (this.#committed && this.#source.reader.isBroken && this.#endBroken()) return;
+      this.#complete();
     } catch (thrown) {
       this.crash(thrown);
     }
@@ -308,6 +319,13 @@ export class Exchange implements AttemptOwner {
     this.#clientClosed();
   }
 
+  /** The client has the whole answer. */
+  #complete(): void {
+    this.#sink.end();
+    this.#parts.attemptMetrics.answered.add();
+    this.#finish({ kind: "completed", status: this.#status, bytes: this.#sink.bytes });
+  }
+
   /** Makes attempts until one is in progress or choosing takes time. */
   #launch(first: NextEngine): void {
     let engine = first;
@@ -318,7 +336,7 @@ export class Exchange implements AttemptOwner {
       if (failure === undefined) return;
       engine = this.#source.retries.after(failure, false, () => this.#source.choose());
     }
-    this.#fail(this.#lastError ?? new EspalierError("no_engine_available"));
+    this.#close(this.#lastError ?? new EspalierError("no_engine_available"));
   }
 
   /** @returns undefined when the attempt is in progress; else how it failed, already reported */
@@ -361,7 +379,9 @@ export class Exchange implements AttemptOwner {
   #lost(kind: FailureKind, error: EspalierError): void {
     try {
       this.#lose(kind, error);
-      const next = this.#committed
+      if (this.#mayResume && this.#resume(kind)) return;
+      const isBegun = this.#committed && !this.#isResumed;
+      const next = isBegun
         ? undefined
         : this.#source.retries.after(kind, this.#status > 0, () => this.#source.choose());
       if (next !== undefined) this.#launch(next);
@@ -369,6 +389,57 @@ export class Exchange implements AttemptOwner {
     } catch (thrown) {
       this.crash(thrown);
     }
+  }
+
+  /** A gateway's stream has no place for the answer of another engine, nor has one that no event can be added to. */
+  get #mayResume(): boolean {
+    return this.#committed && !this.#isResumed && this.#takesFrames && !this.#isFinal;
+  }
+
+  /**
+   * Has another engine go on with a stream that broke.
+   *
+   * @param leave reports that the engine failed, where nobody has yet
+   * @returns false when the client must get an error
+   */
+  #resume(kind: FailureKind, leave?: () => void): boolean {
+    const next = this.#source.resumeStream?.(kind, leave);
+    if (next === undefined) return false;
+    if (Buffer.isBuffer(next)) {
+      this.#sink.write(next);
+      this.#complete();
+      return true;
+    }
+    this.#isResumed = true;
+    this.#launch(next);
+    return true;
+  }
+
+  /**
+   * A stream that is complete for HTTP has ended too early.
+   *
+   * @returns false when the client must get what the engine sent
+   */
+  #endBroken(): boolean {
+    const error = new EspalierError("upstream_cut_short");
+    let isLost = false;
+    const leave = (): void => {
+      isLost = true;
+      this.#lose("broken", error);
+    };
+    if (this.#mayResume && this.#resume("broken", leave)) return true;
+    if (this.#isResumed && !isLost) leave();
+    if (isLost) this.#close(error);
+    return isLost;
+  }
+
+  /** @returns whether the answer of an engine goes on with the stream */
+  #goesOn(status: number, rawHeaders: readonly Buffer[]): boolean {
+    const { contentType, encoded } = answerHeaders(rawHeaders);
+    this.#status = status;
+    if (status === 200 && contentType.startsWith("text/event-stream") && !encoded) return true;
+    this.#lost("status", statusError(status));
+    return false;
   }
 
   /**

@@ -90,6 +90,8 @@ export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> 
   readonly stripUsage: boolean;
   /** Follows an engine's frames; absent for a request over HTTP. */
   readonly frames?: RealtimeFrames | undefined;
+  /** Where the request is one whose stream another engine can go on with; undefined otherwise. */
+  readonly resumableAt?: Endpoint | undefined;
   /** Whether the answer's id names a response that the engine stores. */
   readonly storesResponse: boolean;
   /**

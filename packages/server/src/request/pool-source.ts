@@ -36,6 +36,7 @@ import type { Abortable } from "./held-requests.ts";
 import { engineHeaders, HttpPair, pullEdits, rankFields } from "./http-pair.ts";
 import { dropBody, type PlannedRequest } from "./planned-request.ts";
 import { reportEnd } from "./request-end.ts";
+import { continuesChats, type StreamRest, StreamResumption } from "./stream-resumption.ts";
 
 /** What the source uses itself, and what its parts use. */
 type SourceContext = Pick<
@@ -45,9 +46,12 @@ type SourceContext = Pick<
   | "dryRunSelector"
   | "fleet"
   | "heldRequests"
+  | "live"
   | "prefix"
   | "random"
   | "exchange"
+  | "logger"
+  | "resumeLedger"
   | "selector"
   | "split"
   | "storedResponses"
@@ -96,6 +100,11 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   readonly #pair: HttpPair | undefined;
   /** Undefined for a request without a LoRA adapter. */
   readonly #adapter: AdapterRun | undefined;
+  readonly #resumption: StreamResumption;
+  /** What another engine is asked for, once the stream has broken. */
+  #rest: StreamRest | undefined;
+  /** Whether the rest turned out not to fit its beginning. */
+  #isUnfit = false;
   /** `waiting` while an adapter is being loaded or lists of models are read again, then the outcome of the former. */
   #loading: { readonly engine: Engine | undefined } | "waiting" | undefined;
   /** Whether the last engine did not serve the model. */
@@ -118,7 +127,8 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     this.#context = context;
     this.#plan = plan;
     this.#options = options;
-    this.reader = new AnswerReader(clock, plan, plan.stripUsage, this);
+    this.#resumption = new StreamResumption(context, plan);
+    this.reader = new AnswerReader(clock, plan, plan.stripUsage, this, this.#resumption);
     const { adapter } = plan.features;
     this.#adapter = adapter === undefined ? undefined : new AdapterRun(context, plan, adapter);
     const isPaired = plan.targets.some(({ engine }) => engine.kvTransfer);
@@ -186,10 +196,13 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     const { selector } = this.#context;
     const { choice } = this.#options;
     const onMatched = prompt && trace ? trace.onMatched : undefined;
-    const accepts = choice
-      ? (target: Target): boolean => choice.accepts(target) && restriction.accepts(target)
-      : restriction.accepts;
-    const choosing = choice || onMatched ? { ...restriction, accepts, onMatched } : restriction;
+    const isHalfChat = this.#rest?.by === "text" && this.#plan.endpointId === "chat";
+    const accepts =
+      choice || isHalfChat
+        ? (target: Target): boolean =>
+            (choice?.accepts(target) ?? true) && (!isHalfChat || continuesChats(target)) && restriction.accepts(target)
+        : restriction.accepts;
+    const choosing = choice || isHalfChat || onMatched ? { ...restriction, accepts, onMatched } : restriction;
     trace?.picking();
     const isTrying = restriction.tried.size > 0 && targets.some(({ engine }) => engine.isTried);
     const healthy = isTrying && {
@@ -233,7 +246,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   }
 
   choose(): NextEngine {
-    if (this.#isAborted) return undefined;
+    if (this.#isAborted || this.#isUnfit) return undefined;
     if (this.#loading === "waiting") return "later";
     if (this.#loading) {
       const { engine } = this.#loading;
@@ -245,6 +258,63 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     const attempt = this.#lifecycle.next();
     if (attempt === undefined && this.#isUnknown && !this.#hasAskedAgain) return this.#askAgain();
     return attempt === undefined || attempt === "later" ? attempt : this.#engineOf(attempt);
+  }
+
+  resumeStream(kind: AttemptFailure["kind"], leave?: () => void): NextEngine | Buffer {
+    const rest = this.#mayResume(kind) ? this.#resumption.rest(() => this.#engineId) : undefined;
+    if (rest === undefined || Buffer.isBuffer(rest)) {
+      if (rest === undefined) this.#resumption.refused();
+      else {
+        leave?.();
+        this.reader.resume(undefined);
+      }
+      return rest;
+    }
+    const fits = this.#resumption.fits(rest);
+    if (fits === false) {
+      this.#resumption.refused();
+      return undefined;
+    }
+    leave?.();
+    // The connection was not reset, but the engine may have died of the request.
+    if (kind !== "reset") this.retries.broke();
+    const broken = this.#engineId;
+    this.#rest = rest;
+    if (fits instanceof Promise) this.#await(fits);
+    const next = this.retries.charged(() => this.choose());
+    if (next === undefined) {
+      this.#resumption.refused();
+      return undefined;
+    }
+    this.#resumption.resumed();
+    this.reader.resume(rest.splice);
+    const { requestId } = this.#plan;
+    const { by, tokens } = rest;
+    this.#context.logger.info("stream resumed", { requestId, broken, engine: this.#engineId, kind, by, tokens });
+    return next;
+  }
+
+  /** The engine is chosen once it is known that the rest fits. */
+  #await(fits: Promise<boolean>): void {
+    this.#loading = "waiting";
+    fits
+      .then((isFit) => {
+        this.#loading = undefined;
+        this.#isUnfit = !isFit;
+        this.#exchange.proceed();
+      })
+      .catch((thrown) => this.#exchange.crash(thrown));
+  }
+
+  #mayResume(kind: AttemptFailure["kind"]): boolean {
+    if (this.#isAborted || this.#context.drain.started) return false;
+    const isBreak =
+      kind === "reset" || kind === "broken" || (kind === "timeout" && this.#context.live.current.resume.idle);
+    return isBreak && this.#context.live.current.resume.max > 0 && this.retries.mayCharge();
+  }
+
+  get #engineId(): string {
+    return this.#lifecycle.selection?.target.engine.id ?? "";
   }
 
   started(): void {
@@ -374,6 +444,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   /** Releases everything, reports the end, and answers the error, if any. */
   ended(outcome: ExchangeOutcome): void {
     this.#leaveQueue(outcome.kind);
+    this.#resumption.ended(outcome);
     if (this.#plan.rollout) this.#context.heldRequests.delete(this);
     this.#lifecycle.leave();
     this.#adapter?.ended();
@@ -392,6 +463,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
       isStream,
       cachedTokens: usage?.cachedTokens,
       outputTokens,
+      resumedTokens: this.#rest?.tokens,
     });
     const error = outcome.kind === "failed" ? this.#refusal(outcome.error) : undefined;
     const report = (): void => {
@@ -446,7 +518,9 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     if (pull) headers = [...headers, ...pull.headers];
     const set = { ...pull?.set, ...rankFields(this.#plan, target) };
     const isEdited = workMs > 0 || Object.keys(set).length > 0;
-    const body = isEdited && !this.#adapter ? bodyWith?.(set, workMs) : undefined;
+    // The prompt is a longer one, and its answer shorter.
+    if (this.#rest) dispatch.delayed();
+    const body = this.#rest?.body ?? (isEdited && !this.#adapter ? bodyWith?.(set, workMs) : undefined);
     let engine: Engine = { url, headers, body };
     if (leg !== "whole" && this.#pair) {
       const own = this.#pair.of(leg, target);

@@ -103,6 +103,7 @@ test("without any source the configuration is complete", () => {
       successesToClose: 2,
       maxEjectedShare: 0.5,
     },
+    resume: { max: 1, idle: false, maxBytes: 1_048_576, maxBytesInFlight: 268_435_456 },
     retry: { budgetRatio: 0.2, budgetMinimum: 50, statuses: [502, 503, 504] },
     timeouts: {
       connectMs: 2_000,
@@ -196,6 +197,7 @@ trust-transfer-fields: true
 health: { path: /ping, interval: 5s, timeout: 500ms, down-after: 4, up-after: 1, panic-threshold: 0.25 }
 scrape: { path: /m, interval: 250ms, timeout: 3s }
 breaker: { consecutive-failures: 9, failure-share: 0.25, window-requests: 50, window: 1m, open: 3s, max-open: 1m, successes-to-close: 3, max-ejected-share: 0.25 }
+resume: { max: 0, idle: true, max-bytes: 64KiB, max-bytes-in-flight: 2MiB }
 retry: { budget-ratio: 0.5, budget-minimum: 10, statuses: [500, 503] }
 timeouts: { connect: 1s, first-byte: 1h, answer: 2h, idle: 90s, client-write: 1m, realtime-idle: 3m, engine-keep-alive: 0, request-receive: 1.5s, keep-alive: 2m }
 limits:
@@ -302,6 +304,7 @@ test("every key of the file has its place in the compiled form", () => {
       successesToClose: 3,
       maxEjectedShare: 0.25,
     },
+    resume: { max: 0, idle: true, maxBytes: 65_536, maxBytesInFlight: 2_097_152 },
     retry: { budgetRatio: 0.5, budgetMinimum: 10, statuses: [500, 503] },
     timeouts: {
       connectMs: 1_000,

@@ -4,7 +4,19 @@ import { Type } from "typebox";
 import { type Path, type Problem, problemsError } from "../problems.ts";
 import { readTree } from "../read-tree.ts";
 import type { ConfigTree } from "../schema.ts";
-import { choice, duration, filePath, flag, integer, list, map, number, section, text } from "../schema-builders.ts";
+import {
+  choice,
+  duration,
+  filePath,
+  flag,
+  integer,
+  list,
+  map,
+  number,
+  section,
+  size,
+  text,
+} from "../schema-builders.ts";
 import { compiled, settingsOf } from "../settings-of.ts";
 import { parseYaml } from "../yaml-document.ts";
 import { zmqEndpoint } from "./prefix-cache.ts";
@@ -302,8 +314,37 @@ export const breaker = section("Circuit breakers of engines.", {
   }),
 });
 
+export const resume = section(
+  "Streams that another engine continues when theirs dies: the router sends it the request with the answer so far. [Requests](guides/requests.md#when-an-engine-dies) lists which.",
+  {
+    max: integer({
+      description: "How often a stream is resumed. `0` turns it off. A resumed stream is charged to the retry budget.",
+      default: 1,
+      minimum: 0,
+      maximum: 1,
+    }),
+    idle: flag({
+      description: "Resume streams whose engine was silent for longer than `timeouts.idle`, too.",
+      default: false,
+    }),
+    "max-bytes": size({
+      description:
+        "Largest size of a request and its answer, as the router keeps them. A larger stream is not resumed.",
+      default: "1MiB",
+      minimum: "1KiB",
+      maximum: "64MiB",
+    }),
+    "max-bytes-in-flight": size({
+      description: "Total size of what is kept. Further streams are not resumed.",
+      default: "256MiB",
+      minimum: "1KiB",
+      maximum: "64GiB",
+    }),
+  },
+);
+
 export const retry = section(
-  "Retries on another engine. A request is never retried after the first byte of the answer.",
+  "Retries on another engine. A request is never retried after the first byte of the answer; see `resume` for streams.",
   {
     "budget-ratio": number({
       description: "Retry budget: retries allowed per request, over the last ten seconds.",

@@ -11,6 +11,7 @@ and the engine's prompt ids. `render` records are answers of the engine's render
 """
 
 import argparse
+import functools
 import sys
 import tempfile
 import threading
@@ -58,6 +59,20 @@ class Pictures:
         return f"http://127.0.0.1:{self.server.server_port}{path}"
 
 
+@functools.cache
+def video(seed):
+    """A short video of grey pictures, from a seed."""
+    import cv2
+    import numpy
+
+    with tempfile.NamedTemporaryFile(suffix=".mp4") as file:
+        writer = cv2.VideoWriter(file.name, cv2.VideoWriter_fourcc(*"mp4v"), 4, (84, 84))
+        for frame in range(8):
+            writer.write(numpy.full((84, 84, 3), (seed * 50 + frame * 5) % 256, numpy.uint8))
+        writer.release()
+        return Path(file.name).read_bytes()
+
+
 def run(name, tokenizer, log=None):
     pictures = Pictures()
     files = models.files(name, tokenizer)
@@ -68,7 +83,7 @@ def run(name, tokenizer, log=None):
             model = {"config": files["config.json"], "preprocessor": files["preprocessor_config.json"]}
             records = [{**header, **model, **engine.wait()}]
             rendered = set()
-            for phase, chat, answer in workload.chats(pictures.serve):
+            for phase, chat, answer in workload.chats(pictures.serve, video if name in models.WITH_VIDEO else None):
                 body = {"model": NAME, "temperature": 0, **chat}
                 if phase not in rendered:
                     rendered.add(phase)

@@ -25,7 +25,7 @@ NORMAL = {"image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}
 TEMPLATE = """\
 {%- for message in messages %}<|im_start|>{{ message['role'] }}
 {% if message['content'] is string %}{{ message['content'] }}{% else %}{% for part in message['content'] %}\
-{% if part['type'] == 'text' %}{{ part['text'] }}{% else %}IMAGE{% endif %}{% endfor %}{% endif %}<|im_end|>
+{% if part['type'] == 'text' %}{{ part['text'] }}{% elif 'video' in part['type'] %}VIDEO{% else %}IMAGE{% endif %}{% endfor %}{% endif %}<|im_end|>
 {% endfor %}{% if add_generation_prompt %}<|im_start|>assistant
 {% endif %}"""
 
@@ -84,8 +84,21 @@ def qwen2_vl(tokenizer, image):
             "merge_size": 2,
             **NORMAL,
         },
-        "chat_template.jinja": TEMPLATE.replace("IMAGE", "<|vision_start|><|image_pad|><|vision_end|>"),
+        "video_preprocessor_config.json": {
+            "video_processor_type": "Qwen2VLVideoProcessor",
+            "min_pixels": 28 * 28,
+            "max_pixels": 140 * 140,
+            "patch_size": 14,
+            "temporal_patch_size": 2,
+            "merge_size": 2,
+            **NORMAL,
+        },
+        "chat_template.jinja": TEMPLATE.replace("IMAGE", vision_part("image")).replace("VIDEO", vision_part("video")),
     }
+
+
+def vision_part(modality):
+    return f"<|vision_start|><|{modality}_pad|><|vision_end|>"
 
 
 SPECIAL = {
@@ -96,6 +109,9 @@ SPECIAL = {
 }
 
 KINDS = {"llava": (llava, ["<image>"]), "qwen2-vl": (qwen2_vl, [f"<|{token}|>" for token in SPECIAL.values()])}
+
+
+WITH_VIDEO = ("qwen2-vl",)
 
 
 def files(name, folder):

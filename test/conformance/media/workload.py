@@ -34,10 +34,10 @@ def user(*parts):
     return {"role": "user", "content": list(parts)}
 
 
-def chats(serve):
+def chats(serve, video=None):
     """Yields (phase, body, answer); the caller sets answer["text"].
 
-    `serve` makes a URL for bytes.
+    `serve` makes a URL for bytes. `video` makes the bytes of a video from a seed.
     """
     draw = random.Random(46)
 
@@ -109,6 +109,12 @@ def chats(serve):
     # Arguments of the processor.
     for _ in range(2):
         yield ask("kwargs", system, user(image(first), text(question)), mm_processor_kwargs={"do_rescale": True})[0]
+
+    for seed, ending in ((1, question), (1, other), (2, question)) if video else ():
+        url = "data:video/mp4;base64," + base64.b64encode(video(seed)).decode()
+        film = {"type": "video_url", "video_url": {"url": url}}
+        yield ask("video", system, user(film, text(ending)))[0]
+        yield ask("video", system, user(image(first), film, text(ending)))[0]
 
     # Enough other prompts to evict, then the first ones again.
     for index in range(12):

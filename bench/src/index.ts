@@ -7,6 +7,7 @@ export {
   readCaptureFiles,
   usageOf,
 } from "./captures/capture-files.ts";
+export { createEventFold } from "./captures/event-fold.ts";
 export { type BenchEngine, startBenchEngine } from "./data-path/bench-engine.ts";
 export { measureLoad, type Pace } from "./data-path/measure-load.ts";
 export { prepareRequest, type RequestShape, type StreamShape } from "./data-path/prepared-request.ts";

@@ -41,7 +41,7 @@ const report: ExplainReport = {
       terms: { queue: -2, prefix: -2.88, load: 0.63, turn: 3 },
       signals: { networkMs: 74.26 },
       load: signals,
-      facts: { blocks: { gpu: 20, cpu: 4, disk: 0, external: 0 }, quality: "complete", feed },
+      facts: { blocks: { gpu: 20, cpu: 4, disk: 0, external: 0 }, heldBlocks: 24, quality: "complete", feed },
       pools: [],
       placement: { blocks: 24, confirmedBlocks: 0, ageMs: 1_250.4, by: "west" },
     },
@@ -55,7 +55,7 @@ const report: ExplainReport = {
       terms: { queue: null, prefix: 0, load: 0, turn: null },
       signals: { networkMs: null },
       load: { own: { inFlight: 0, pendingPrefillTokens: 0 }, others: null },
-      facts: { blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 }, quality: "none", feed: null },
+      facts: { blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 }, heldBlocks: 0, quality: "none", feed: null },
       pools: [],
       placement: null,
     },
@@ -114,6 +114,14 @@ describe("for people", () => {
       ["b:1", "0", "0", "-", "-", "-", "-"],
       ["c:1", "0", "0", "-", "-", "-", "-"],
     ]);
+  });
+
+  test("what a hybrid model holds after its last resume point has a column where there is any", () => {
+    const [first, ...rest] = report.candidates as [Row, Row, Row];
+    const candidates = [{ ...first, facts: { ...first.facts!, heldBlocks: 30 } }, ...rest];
+    const rows = cells(describeExplanation({ ...report, candidates }).split("\n\n")[3] ?? "");
+    expect(rows.map((row) => row.at(-1))).toEqual(["held, not usable (blocks)", "6", "0", "-"]);
+    expect(known).not.toContain("not usable");
   });
 
   test("what pools hold has a column where a candidate can fetch from one", () => {

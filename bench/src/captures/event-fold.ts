@@ -8,16 +8,20 @@ export interface PromptSpace {
   readonly cacheSalt: string | undefined;
 }
 
+export interface MatchedTokens {
+  readonly usable: number;
+  /** With those after the last point at which a hybrid model can resume. */
+  readonly held: number;
+}
+
 /** What one engine (one rank, one epoch) holds according to its events, as the router computes it. */
 export interface EventFold {
   /** Applies one message. */
   apply(payload: Uint8Array): void;
   /** Messages that were rejected or had unusable events. */
   readonly undecoded: number;
-  /** Whether there were sliding-window or similar blocks, which can make a hit shorter than the blocks suggest. */
-  readonly isHybrid: boolean;
   /** Cached tokens at the start of a prompt, in whole blocks, never including the last token. */
-  matchedTokens(tokens: Uint32Array, space: PromptSpace): number;
+  match(tokens: Uint32Array, space: PromptSpace): MatchedTokens;
   /** Equal for every fold with the same blocks. */
   readonly digest: string;
 }
@@ -26,8 +30,11 @@ const seed = "captures";
 const target = 0;
 const neverMs = 0;
 
-/** @param blockSize tokens per block, in engine and index */
-export function createEventFold(blockSize: number): EventFold {
+/**
+ * @param blockSize tokens per block, in engine and index
+ * @param chunkTokens see `FeedLedgerOptions`
+ */
+export function createEventFold(blockSize: number, chunkTokens?: number): EventFold {
   const decoder = createEventDecoder();
   const index = createPrefixIndex({ maxTargets: 1 });
   const matches = createPrefixMatches(1);
@@ -39,6 +46,7 @@ export function createEventFold(blockSize: number): EventFold {
   });
   const ledger = new FeedLedger({
     blockSize,
+    ...(chunkTokens === undefined ? {} : { chunkTokens }),
     digests,
     sink: {
       stored: (inTier, words, from, to) => index.storeFacts(target, inTier, words, from, to),
@@ -51,31 +59,25 @@ export function createEventFold(blockSize: number): EventFold {
     },
   });
   let undecoded = 0;
-  let isHybrid = false;
   return {
     apply(payload) {
       const { refused, unknownEvents, malformedEvents } = decoder.decode(payload);
       if (refused !== undefined || unknownEvents + malformedEvents > 0) undecoded++;
       if (refused !== undefined) return;
-      const { batch } = decoder;
-      isHybrid ||= batch.partial.subarray(0, batch.count).includes(1);
-      ledger.apply(batch);
+      ledger.apply(decoder.batch);
     },
     get undecoded() {
       return undecoded;
     },
-    get isHybrid() {
-      return isHybrid;
-    },
-    matchedTokens(tokens, space) {
+    match(tokens, space) {
       const blocks = Math.floor((tokens.length - 1) / blockSize);
-      if (blocks <= 0) return 0;
+      if (blocks <= 0) return { usable: 0, held: 0 };
       const contents = new Uint32Array(2 * blocks);
       const chain = new Uint32Array(2 * blocks);
       digests.contents(tokens, 0, blocks * blockSize, blockSize, contents);
       digests.mix(rootOf(space), contents, 0, blocks, chain);
       index.match(chain, blocks, neverMs, matches);
-      return matches.gpuBlocks[target]! * blockSize;
+      return { usable: matches.gpuBlocks[target]! * blockSize, held: matches.heldBlocks[target]! * blockSize };
     },
     get digest() {
       return index.digest(target).join(" ");

@@ -160,8 +160,7 @@ class CaptureRun {
     const rank = this.#rankOf(session, request);
     if (rank === undefined) return "which rank served it is not known";
     const fold = this.#fold(session.session, rank);
-    if (fold.isHybrid) return "a hybrid model: sliding windows can shorten a hit";
-    const predicted = fold.matchedTokens(tokens, {
+    const { usable: predicted } = fold.match(tokens, {
       adapter: adapterOf(session, request),
       cacheSalt: request.request?.cache_salt,
     });

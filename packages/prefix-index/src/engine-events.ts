@@ -1,6 +1,13 @@
 /** The kind of an event: blocks were stored, blocks were removed, or the whole cache was emptied. */
 export const eventKind = { stored: 0, removed: 1, cleared: 2 } as const;
 
+/**
+ * Which blocks of a prefix the layers of a cache group need to continue after it. `full`: all. `window`: those within a
+ * sliding window before its end. `chunk`: those since the last multiple of the chunk size. `state`: the state at its
+ * end (Mamba, linear attention). `other`: unknown.
+ */
+export const attention = { full: 0, window: 1, chunk: 2, state: 3, other: 4 } as const;
+
 /** The rare parts of an event, kept as an object. */
 export interface EventDetail {
   /** Name of the LoRA adapter. If an engine gives only its number, the name is `lora-NUMBER`. */
@@ -48,11 +55,10 @@ export interface EngineEventBatch {
   tier: Uint8Array;
   /** KV-cache group of a hybrid model; -1 if not given. */
   group: Int32Array;
-  /**
-   * 1 for a kind of attention whose blocks do not imply that the prefix is present (sliding window, Mamba, chunked
-   * local attention), 0 for full attention and if not given.
-   */
-  partial: Uint8Array;
+  /** One of `attention` for stored events; `full` if not given. */
+  attention: Uint8Array;
+  /** Tokens of the group's sliding window; 0 if not given. */
+  window: Uint32Array;
   /** Undefined for most events. */
   detail: (EventDetail | undefined)[];
 }

@@ -1,11 +1,11 @@
 import { slowHolder, slowTiers } from "./prefix-slow-tiers.ts";
 import type { HolderTable } from "./table/holder-table.ts";
 import { SetScan, scanHolder } from "./table/table-scans.ts";
-import { type Tier, tier } from "./tiers.ts";
+import { type FactKind, resumePoint, type Tier, tier } from "./tiers.ts";
 
 /** A part of what a target holds. `depths` are the depths of its holes. */
 export type FactsChunk =
-  | { readonly kind: "blocks"; readonly tier: Tier; readonly words: Uint32Array }
+  | { readonly kind: "blocks"; readonly tier: FactKind; readonly words: Uint32Array }
   | { readonly kind: "holes"; readonly words: Uint32Array; readonly depths: Uint32Array }
   | { readonly kind: "walked" };
 
@@ -43,20 +43,29 @@ export function exportTargets(
   const slowHolders = targets?.flatMap((target) =>
     Array.from({ length: slowTiers }, (_, at) => target * slowTiers + at),
   );
-  const scans = { gpu: new SetScan(tables.gpu, targets), slow: new SetScan(tables.slow, slowHolders) };
+  const scans = {
+    gpu: new SetScan(tables.gpu, targets),
+    slow: new SetScan(tables.slow, slowHolders),
+    resume: new SetScan(tables.resume, targets),
+  };
   return readTargets(tables, scans, new GroupPacker({ maxChunkBytes, maxChunkPairs }));
 }
 
 function* readTargets(
   tables: FactTables,
-  scans: { readonly gpu: SetScan; readonly slow: SetScan },
+  scans: Readonly<Record<keyof FactTables, SetScan>>,
   packer: GroupPacker,
 ): Generator<readonly FactsGroup[], void, undefined> {
-  while (!scans.gpu.isDone) {
-    for (const { holders, words } of scans.gpu.step()) {
-      packer.add({ targets: holders, part: { kind: "blocks", tier: tier.gpu, words } });
+  for (const [scan, kind] of [
+    [scans.gpu, tier.gpu],
+    [scans.resume, resumePoint],
+  ] as const) {
+    while (!scan.isDone) {
+      for (const { holders, words } of scan.step()) {
+        packer.add({ targets: holders, part: { kind: "blocks", tier: kind, words } });
+      }
+      yield* packer.take();
     }
-    yield* packer.take();
   }
   while (!scans.slow.isDone) {
     for (const { holders, words } of scans.slow.step()) addSlow(packer, holders, words);
@@ -81,15 +90,20 @@ function addSlow(packer: GroupPacker, holders: readonly number[], words: Uint32A
   }
 }
 
-/** The tables of an index: blocks on GPUs, and blocks in slower tiers. */
+/** The tables of an index: blocks on GPUs, blocks in slower tiers, and resume points. */
 interface FactTables {
   readonly gpu: HolderTable;
   readonly slow: HolderTable;
+  readonly resume: HolderTable;
 }
 
 /** Reads what one target holds; see `PrefixIndex.exportFacts`. */
-export function* exportTarget({ gpu, slow }: FactTables, target: number): Generator<FactsChunk, void, undefined> {
+export function* exportTarget(
+  { gpu, slow, resume }: FactTables,
+  target: number,
+): Generator<FactsChunk, void, undefined> {
   for (const words of scanHolder(gpu, target)) yield { kind: "blocks", tier: tier.gpu, words };
+  for (const words of scanHolder(resume, target)) yield { kind: "blocks", tier: resumePoint, words };
   for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
     for (const words of scanHolder(slow, slowHolder(target, slowTier))) {
       yield { kind: "blocks", tier: slowTier as Tier, words };

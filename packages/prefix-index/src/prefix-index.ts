@@ -10,9 +10,10 @@ import {
 import { largestSharedPrefixes, type SharedPrefix } from "./placements/shared-prefixes.ts";
 import { listTarget, type PrefixMatches, resetPrefixMatches } from "./prefix-matches.ts";
 import { SlowTierWalk, slowHolder, slowTiers } from "./prefix-slow-tiers.ts";
+import { ResumeWalk } from "./resume-walk.ts";
 import { createHolderDepths, type HolderDepths, HolderMatcher } from "./table/holder-matcher.ts";
 import { HolderTable } from "./table/holder-table.ts";
-import { type Tier, tier } from "./tiers.ts";
+import { type FactKind, resumePoint, type Tier, tier } from "./tiers.ts";
 
 /** The bounds of an index. They reserve address space; memory is allocated as needed. */
 export interface PrefixIndexOptions {
@@ -59,12 +60,18 @@ export class PrefixIndex {
   foundHigh = 0;
   readonly #gpu: HolderTable;
   readonly #slow: HolderTable;
+  /** Resume points, of targets with hybrid models. */
+  readonly #resume: HolderTable;
   readonly #matcher: HolderMatcher;
   readonly #slowWalk: SlowTierWalk;
+  readonly #resumeWalk: ResumeWalk;
   readonly #gpuDepths: HolderDepths;
   readonly #placementDepths: PlacementDepths;
   /** Targets that hold anything in a slow tier. */
   readonly #slowTargets = new Set<number>();
+  /** 1 for a target with a hybrid model: it continues only after its resume points. */
+  readonly #isHybrid: Uint8Array;
+  #hybrids = 0;
   #onPlaced: PrefixIndex["place"] | undefined;
 
   constructor(options: Required<PrefixIndexOptions>) {
@@ -72,8 +79,11 @@ export class PrefixIndex {
     this.#gpu = new HolderTable({ maxHolders: maxTargets, maxBlocks, maxSets, maxHoles });
     // In slow tiers blocks come and go in any order, so holes mean nothing there.
     this.#slow = new HolderTable({ maxHolders: maxTargets * slowTiers, maxBlocks, maxSets, maxHoles: 0 });
+    this.#resume = new HolderTable({ maxHolders: maxTargets, maxBlocks, maxSets, maxHoles: 0 });
+    this.#isHybrid = new Uint8Array(maxTargets);
     this.#matcher = new HolderMatcher(this.#gpu);
     this.#slowWalk = new SlowTierWalk(this.#gpu, this.#slow, maxTargets);
+    this.#resumeWalk = new ResumeWalk(this.#resume, maxTargets);
     this.#gpuDepths = createHolderDepths(maxTargets);
     this.#placementDepths = createPlacementDepths(maxTargets);
     this.placements = new Placements({
@@ -86,29 +96,42 @@ export class PrefixIndex {
   }
 
   /**
-   * Records that a target holds the blocks `from` to `to` (exclusive) of `words`. On the GPU the target must also hold
-   * the parent of the first block, or the caller reports it missing with `removeOrphan`.
+   * Records that a target holds the blocks `from` to `to` (exclusive) of `words` in a tier, or that they are its resume
+   * points. On the GPU the target must also hold the parent of the first block, or the caller reports it missing with
+   * `removeOrphan`.
    *
    * @returns how many it did not hold before in that tier
    */
-  storeFacts(target: number, inTier: Tier, words: Uint32Array, from: number, to: number): number {
-    if (inTier === tier.gpu) return this.#gpu.store(target, words, from, to);
-    const stored = this.#slow.store(slowHolder(target, inTier), words, from, to);
+  storeFacts(target: number, kind: FactKind, words: Uint32Array, from: number, to: number): number {
+    if (kind === tier.gpu) return this.#gpu.store(target, words, from, to);
+    if (kind === resumePoint) {
+      const added = this.#resume.store(target, words, from, to);
+      this.#resumeWalk.added(words, from, to);
+      this.#noteHybrid(target);
+      return added;
+    }
+    const stored = this.#slow.store(slowHolder(target, kind), words, from, to);
     if (stored > 0) this.#slowTargets.add(target);
     return stored;
   }
 
   /**
-   * Records that a target dropped blocks. If it still holds children of one in that tier, `removeOrphan` must follow.
+   * Records that a target dropped blocks from a tier, or that they are no resume points any more. If it still holds
+   * children of one in that tier, `removeOrphan` must follow.
    *
    * @returns how many of them it held
    */
-  removeFacts(target: number, inTier: Tier, words: Uint32Array, from: number, to: number): number {
-    if (inTier === tier.gpu) {
+  removeFacts(target: number, kind: FactKind, words: Uint32Array, from: number, to: number): number {
+    if (kind === tier.gpu) {
       this.placements.dropped(target, words, from, to);
       return this.#gpu.remove(target, words, from, to);
     }
-    const removed = this.#slow.remove(slowHolder(target, inTier), words, from, to);
+    if (kind === resumePoint) {
+      const gone = this.#resume.remove(target, words, from, to);
+      this.#noteHybrid(target);
+      return gone;
+    }
+    const removed = this.#slow.remove(slowHolder(target, kind), words, from, to);
     if (removed > 0) this.#forgetSlowTarget(target);
     return removed;
   }
@@ -134,6 +157,8 @@ export class PrefixIndex {
     this.#gpu.clear(target);
     for (let slowTier = 1; slowTier <= slowTiers; slowTier++) this.#slow.clear(slowHolder(target, slowTier));
     this.#slowTargets.delete(target);
+    this.#resume.clear(target);
+    this.#noteHybrid(target);
   }
 
   /** Voids all facts and placements of a target. */
@@ -165,7 +190,8 @@ export class PrefixIndex {
   }
 
   /**
-   * Finds what every target holds of a chain: exactly what a walk block by block would find.
+   * Finds what every target holds of a chain: exactly what a walk block by block would find. What a target with a hybrid
+   * model holds beyond its last resume point does not count.
    *
    * @throws RangeError if `words` is shorter than `blockCount` says
    */
@@ -183,8 +209,14 @@ export class PrefixIndex {
       this.#slowWalk.match(words, blockCount, this.#slowTargets, out);
       if (out.countsCpu) this.#slowWalk.countCpu(words, blockCount, this.#slowTargets, out);
     }
+    for (let index = 0; index < out.count; index++) {
+      const target = out.targets[index]!;
+      out.heldBlocks[target] = out.factBlocks[target]!;
+    }
     const placed = this.#placementDepths;
-    this.placements.match(words, blockCount, nowMs, placed, out.gpuBlocks);
+    const resumesAtEnds = this.#hybrids > 0 ? this.#isHybrid : undefined;
+    this.placements.match(words, blockCount, nowMs, placed, { announced: out.gpuBlocks, resumesAtEnds });
+    if (resumesAtEnds) this.#resumeWalk.limit(words, resumesAtEnds, out);
     for (let index = 0; index < placed.count; index++) {
       const target = placed.targets[index]!;
       listTarget(out, target);
@@ -195,25 +227,37 @@ export class PrefixIndex {
     }
   }
 
-  /** Blocks that a target has announced in a tier. */
-  factBlockCount(target: number, inTier: Tier): number {
-    if (inTier === tier.gpu) return this.#gpu.blockCount(target);
-    return this.#slow.blockCount(slowHolder(target, inTier));
+  /** Blocks that a target has announced in a tier, or its resume points. */
+  factBlockCount(target: number, kind: FactKind): number {
+    if (kind === tier.gpu) return this.#gpu.blockCount(target);
+    if (kind === resumePoint) return this.#resume.blockCount(target);
+    return this.#slow.blockCount(slowHolder(target, kind));
   }
 
-  /** Facts of all targets, counted once per block, target and tier. */
+  /** Whether a target's model is a hybrid one, which continues only after resume points. */
+  isHybrid(target: number): boolean {
+    return this.#isHybrid[target] === 1;
+  }
+
+  /** Facts of all targets, counted once per block, target and kind. */
   get factCount(): number {
-    return this.#gpu.pairs + this.#slow.pairs;
+    return this.#gpu.pairs + this.#slow.pairs + this.#resume.pairs;
   }
 
   /** Facts and placed blocks refused at a bound since the index was created. */
   get refusedCount(): number {
-    return this.#gpu.refused + this.#slow.refused + this.placements.refusedBlocks;
+    return this.#gpu.refused + this.#slow.refused + this.#resume.refused + this.placements.refusedBlocks;
   }
 
   /** Memory of facts and placements, including idle parts. */
   get byteLength(): number {
-    return this.#gpu.byteLength + this.#slow.byteLength + this.placements.byteLength;
+    return (
+      this.#gpu.byteLength +
+      this.#slow.byteLength +
+      this.#resume.byteLength +
+      this.#resumeWalk.byteLength +
+      this.placements.byteLength
+    );
   }
 
   /**
@@ -226,17 +270,18 @@ export class PrefixIndex {
     for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
       this.#slow.addDigest(slowHolder(target, slowTier), sums, slowTier);
     }
+    this.#resume.addDigest(target, sums, resumePoint);
     return sums;
   }
 
   /**
-   * Looks for blocks of a target in a tier by the low word of their hashes.
+   * Looks for blocks of a target in a tier, or for its resume points, by the low word of their hashes.
    *
    * @returns 0 for none, 1 for one (its high word is in `foundHigh`), 2 for several
    */
-  findByLow(target: number, inTier: Tier, low: number): 0 | 1 | 2 {
-    const table = inTier === tier.gpu ? this.#gpu : this.#slow;
-    const found = table.findByLow(inTier === tier.gpu ? target : slowHolder(target, inTier), low);
+  findByLow(target: number, kind: FactKind, low: number): 0 | 1 | 2 {
+    const table = kind === tier.gpu ? this.#gpu : kind === resumePoint ? this.#resume : this.#slow;
+    const found = table.findByLow(kind === tier.gpu || kind === resumePoint ? target : slowHolder(target, kind), low);
     if (found === 1) this.foundHigh = table.foundHigh;
     return found;
   }
@@ -246,7 +291,7 @@ export class PrefixIndex {
    * if a bounded search of the index found nothing.
    */
   exportFacts(target: number): Generator<FactsChunk, void, undefined> {
-    return exportTarget({ gpu: this.#gpu, slow: this.#slow }, target);
+    return exportTarget({ gpu: this.#gpu, slow: this.#slow, resume: this.#resume }, target);
   }
 
   /**
@@ -261,7 +306,7 @@ export class PrefixIndex {
     targets?: readonly number[],
     limits?: Partial<ExportLimits>,
   ): Generator<readonly FactsGroup[], void, undefined> {
-    return exportTargets({ gpu: this.#gpu, slow: this.#slow }, targets, limits);
+    return exportTargets({ gpu: this.#gpu, slow: this.#slow, resume: this.#resume }, targets, limits);
   }
 
   /** Adds what `exportFacts` read. Call for all chunks, in their order. */
@@ -304,13 +349,20 @@ export class PrefixIndex {
   maintain(nowMs: number, budget: number): boolean {
     const hasFacts = this.#gpu.sweep(budget);
     const hasSlowFacts = this.#slow.sweep(budget);
+    const hasPoints = this.#resume.sweep(budget);
     const hasPlacements = this.placements.expire(nowMs, budget);
-    return hasFacts || hasSlowFacts || hasPlacements;
+    return hasFacts || hasSlowFacts || hasPoints || hasPlacements;
   }
 
   /** The prefixes that most chains and targets share, by placements; see `largestSharedPrefixes`. */
   largestSharedPrefixes(limit: number, nowMs: number, below?: Uint32Array): SharedPrefix[] {
     return largestSharedPrefixes(this.placements, limit, nowMs, below);
+  }
+
+  #noteHybrid(target: number): void {
+    const isHybrid = this.#resume.blockCount(target) > 0 ? 1 : 0;
+    this.#hybrids += isHybrid - this.#isHybrid[target]!;
+    this.#isHybrid[target] = isHybrid;
   }
 
   #forgetSlowTarget(target: number): void {

@@ -14,6 +14,8 @@ export interface PrefixMatches {
   readonly gpuBlocks: Int32Array;
   /** Leading blocks that it has announced in any tier. */
   readonly factBlocks: Int32Array;
+  /** As `factBlocks`, with those after the last resume point of a hybrid model. */
+  readonly heldBlocks: Int32Array;
   /** By tier: blocks from `gpuBlocks` to `factBlocks` whose fastest tier it is. */
   readonly tierBlocks: readonly Int32Array[];
   /** Leading blocks that it has announced in CPU memory, on its GPU too or not. Only where `countsCpu` is set. */
@@ -39,6 +41,7 @@ export function createPrefixMatches(maxTargets: number): PrefixMatches {
     isListed: new Uint8Array(maxTargets),
     gpuBlocks: column(),
     factBlocks: column(),
+    heldBlocks: column(),
     tierBlocks: tierNames.map(column),
     cpuBlocks: column(),
     countsCpu: false,
@@ -56,6 +59,7 @@ export function resetPrefixMatches(matches: PrefixMatches): void {
     matches.isListed[target] = 0;
     matches.gpuBlocks[target] = 0;
     matches.factBlocks[target] = 0;
+    matches.heldBlocks[target] = 0;
     for (const blocks of matches.tierBlocks) blocks[target] = 0;
     matches.cpuBlocks[target] = 0;
     matches.placedBlocks[target] = 0;

@@ -7,3 +7,20 @@ export type TierName = (typeof tierNames)[number];
 export const tier = { gpu: 0, cpu: 1, disk: 2, external: 3 } as const;
 
 export type Tier = (typeof tier)[TierName];
+
+/**
+ * A block after which the engine of a hybrid model can continue: every cache group has what it needs there. It is kept
+ * like a block in a tier of its own, whether or not the block itself is held.
+ */
+export const resumePoint = 4;
+
+/** What is said of a block: a tier that it is in, or that it is a resume point. */
+export type FactKind = Tier | typeof resumePoint;
+
+export const factKinds = [tier.gpu, tier.cpu, tier.disk, tier.external, resumePoint] as const;
+
+/**
+ * Stands for the empty prefix, where every engine can begin. A hybrid engine has it as its first resume point, so that
+ * one without any other is told from an engine that can continue after every block.
+ */
+export const emptyPrefix: Uint32Array = new Uint32Array(2);

@@ -78,7 +78,9 @@ type CandidateFigures =
 /** The displayed part of a candidate. Ages in milliseconds. */
 interface CandidateRow extends Pick<Candidate, CandidateFigures> {
   readonly load: { readonly own: LoadFigures; readonly others: (LoadFigures & { readonly ageMs: number }) | null };
-  readonly facts: (Pick<Facts, "blocks"> & { readonly quality: string; readonly feed: Feed | null }) | null;
+  readonly facts:
+    | (Pick<Facts, "blocks" | "heldBlocks"> & { readonly quality: string; readonly feed: Feed | null })
+    | null;
   readonly pools: readonly (PoolFacts & { readonly quality: string })[] | null;
 }
 
@@ -173,6 +175,7 @@ export function describeExplanation(report: ExplainReport): string {
         layOutTable(candidates, [
           { header: "known blocks", value: ({ key }) => key },
           ...knownColumns,
+          ...heldColumns(candidates),
           ...poolColumns(candidates),
         ]),
       );
@@ -293,12 +296,24 @@ const knownColumns: readonly TableColumn<CandidateRow>[] = [
   { header: "sent (ms ago)", value: ({ placement }) => placement?.ageMs },
 ];
 
+/** When a candidate holds blocks that it cannot use: how many. */
+function heldColumns(candidates: readonly CandidateRow[]): readonly TableColumn<CandidateRow>[] {
+  const inVain = ({ facts }: CandidateRow) => (facts ? heldInVain(facts) : undefined);
+  if (!candidates.some((candidate) => inVain(candidate))) return [];
+  return [{ header: "held, not usable (blocks)", value: inVain }];
+}
+
 /** When a candidate can fetch from pools: what they hold, and the quality of their feed. */
 function poolColumns(candidates: readonly CandidateRow[]): readonly TableColumn<CandidateRow>[] {
   if (!candidates.some(({ pools }) => pools?.length)) return [];
   const shown = ({ pool, blocks, quality }: NonNullable<CandidateRow["pools"]>[number]): string =>
     `${pool} ${blocks}${quality === "complete" ? "" : ` (${quality})`}`;
   return [{ header: "in pools (blocks)", value: ({ pools }) => pools?.map(shown).join(", ") || undefined }];
+}
+
+/** Blocks after the last point where the engine of a hybrid model can resume. */
+function heldInVain({ blocks, heldBlocks }: Pick<Facts, "blocks" | "heldBlocks">): number {
+  return heldBlocks - Object.values(blocks).reduce((sum, count) => sum + count, 0);
 }
 
 /** Tiers that hold a part of the prompt. */

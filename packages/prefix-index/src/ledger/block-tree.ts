@@ -15,6 +15,10 @@ export const nodeFlag = {
   branching: 8,
   /** Its holes are checked after the event. */
   dirty: 16,
+  /** The engine of a hybrid model can resume after it. */
+  resumes: 32,
+  /** It ends a router block that the sink knows as a resume point. */
+  resumePoint: 64,
 } as const;
 
 /**
@@ -24,6 +28,8 @@ export const nodeFlag = {
 export class BlockTree {
   readonly table: NodeTable;
   readonly branches: NodeMap;
+  /** The children of branching nodes but the root, if they are tracked. */
+  #children: Map<number, Set<number>> | undefined;
 
   constructor(maxNodes: number) {
     this.table = new NodeTable(nodeWords, maxNodes);
@@ -39,6 +45,31 @@ export class BlockTree {
     const kids = this.table.words[id * this.table.stride + nodeField.kids]!;
     if ((kids & nodeFlag.branching) !== 0) return kids >>> 8;
     return kids >>> 8 === 0 ? 0 : 1;
+  }
+
+  /** Keeps the children of all nodes but the root from now on, for `childrenOf`. */
+  trackChildren(): void {
+    if (this.#children) return;
+    this.#children = new Map();
+    for (let id = 1; id < this.table.end; id++) {
+      if (!this.table.isLive(id) || this.hasFlag(id, nodeFlag.alias)) continue;
+      const parent = this.parentOf(id);
+      if (this.hasFlag(parent, nodeFlag.branching)) this.#track(parent, id);
+    }
+  }
+
+  /** The children of a node that is not the root. Only after `trackChildren`. */
+  childrenOf(id: number): Iterable<number> {
+    const kids = this.table.words[id * this.table.stride + nodeField.kids]!;
+    if ((kids & nodeFlag.branching) !== 0) return this.#children?.get(id) ?? [];
+    return kids >>> 8 === 0 ? [] : [kids >>> 8];
+  }
+
+  #track(parent: number, child: number): void {
+    if (!this.#children || parent === 0) return;
+    const known = this.#children.get(parent);
+    if (known) known.add(child);
+    else this.#children.set(parent, new Set([child]));
   }
 
   hasFlag(id: number, flag: number): boolean {
@@ -88,12 +119,15 @@ export class BlockTree {
     if ((kids & nodeFlag.branching) !== 0) {
       words[kidsAt] = kids + 0x100;
       this.branches.add(id);
+      this.#track(parent, id);
     } else if (kids >>> 8 === 0) {
       words[kidsAt] = (id << 8) | kids;
     } else {
       words[kidsAt] = (2 << 8) | (kids & 0xff) | nodeFlag.branching;
       this.branches.add(kids >>> 8);
       this.branches.add(id);
+      this.#track(parent, kids >>> 8);
+      this.#track(parent, id);
     }
     return id;
   }
@@ -101,12 +135,15 @@ export class BlockTree {
   /** Removes a node without children from the tree, and releases it. */
   removeLeaf(id: number): void {
     const { words, stride } = this.table;
-    const kidsAt = (words[id * stride + nodeField.link]! >>> 8) * stride + nodeField.kids;
+    const parent = words[id * stride + nodeField.link]! >>> 8;
+    const kidsAt = parent * stride + nodeField.kids;
     const kids = words[kidsAt]!;
     if ((kids & nodeFlag.branching) === 0) {
       words[kidsAt] = kids & 0xff;
     } else {
       this.branches.remove(id);
+      const siblings = this.#children?.get(parent);
+      if (siblings?.delete(id) && siblings.size === 0) this.#children?.delete(parent);
       const left = kids - 0x100;
       words[kidsAt] = left >>> 8 === 0 && kidsAt !== nodeField.kids ? left & ~nodeFlag.branching : left;
     }

@@ -1,5 +1,6 @@
 import { tierNames } from "../tiers.ts";
 import { type BlockTree, nodeFlag } from "./block-tree.ts";
+import { dropCopy } from "./group-blocks.ts";
 import type { Holdings } from "./holdings.ts";
 import { NodeMap } from "./node-map.ts";
 import { nodeField } from "./node-table.ts";
@@ -9,6 +10,14 @@ const allTiers = (1 << tierNames.length) - 1;
 /** In an alias the words of the chain hash are the numbers of the next and the previous alias. */
 const aliasNext = nodeField.chain;
 const aliasPrevious = nodeField.chain + 1;
+
+/** What follows changes of the tree. */
+export interface FactTreeWatcher {
+  /** A node got this name. */
+  changed(low: number, high: number): void;
+  /** A node is about to leave the tree. */
+  released(node: number): void;
+}
 
 export interface FactTreeOptions {
   readonly tree: BlockTree;
@@ -26,6 +35,15 @@ export interface FactTreeOptions {
 export class FactTree {
   readonly tree: BlockTree;
   readonly engines: NodeMap;
+  /** Hears of names and of nodes that leave; see `ResumePoints`. */
+  watcher: FactTreeWatcher | undefined;
+  /**
+   * Whether a block that is stored once more is one more copy, of which the engine will announce the removal too: so
+   * does vLLM when it computes again what it has.
+   */
+  countsCopies = false;
+  /** Copies beyond the first, by record and tier. */
+  readonly #copies = new Map<number, number>();
   readonly #presence: TierPresence;
   readonly #holdings: Holdings;
   readonly #partsPerBlock: number;
@@ -55,7 +73,8 @@ export class FactTree {
     if (record !== 0) {
       const known = this.#nodeOfRecord(record);
       if (this.#isBlock(known, parent, chain, from)) {
-        this.#hold(record, known, tier);
+        if (this.countsCopies && this.#has(record, known, tier)) this.#addCopy(record, tier);
+        else this.#hold(record, known, tier);
         return known;
       }
     }
@@ -84,6 +103,7 @@ export class FactTree {
   remove(low: number, high: number, tier: number): boolean {
     const record = this.engines.find(low, high);
     if (record === 0) return false;
+    if (dropCopy(this.#copies, record * tierNames.length + tier)) return true;
     const bit = 1 << tier;
     const { words, stride } = this.tree.table;
     const kids = words[record * stride + nodeField.kids]!;
@@ -139,6 +159,25 @@ export class FactTree {
     return node;
   }
 
+  /** Whether the engine has the block with this hash in a tier. */
+  holds(low: number, high: number, tier: number): boolean {
+    const record = this.engines.find(low, high);
+    return record !== 0 && this.#has(record, this.#nodeOfRecord(record), tier);
+  }
+
+  /** The engine's hashes of a node, in signed halves. */
+  namesOf(node: number): readonly { readonly low: number; readonly high: number }[] {
+    const { words, stride } = this.tree.table;
+    const nameAt = (record: number) => ({ low: words[record * stride]! | 0, high: words[record * stride + 1]! | 0 });
+    if (this.tree.hasFlag(node, nodeFlag.named)) return [nameAt(node)];
+    if (!this.tree.hasFlag(node, nodeFlag.shared)) return [];
+    const names = [];
+    for (let alias = words[node * stride]!; alias !== 0; alias = words[alias * stride + aliasNext]!) {
+      names.push(nameAt(alias));
+    }
+    return names;
+  }
+
   /** Names a node by an unknown engine hash, if the node has no name and is in no tier. */
   nameGhost(node: number, low: number, high: number): void {
     const isNamed = this.tree.hasFlag(node, nodeFlag.named | nodeFlag.shared);
@@ -158,6 +197,7 @@ export class FactTree {
   #dropLeaf(node: number): number {
     const { tree } = this;
     const parent = tree.parentOf(node);
+    this.watcher?.released(node);
     this.#presence.forget(node);
     if (tree.hasFlag(node, nodeFlag.named)) this.engines.remove(node);
     this.#holdings.leave(node);
@@ -184,6 +224,18 @@ export class FactTree {
   #nodesToName(node: number): number {
     if (this.tree.hasFlag(node, nodeFlag.shared)) return 1;
     return this.tree.hasFlag(node, nodeFlag.named) && this.#holdings.tiersOf(node) !== 0 ? 2 : 0;
+  }
+
+  /** Whether a record is in a tier: a name of several has tiers of its own. */
+  #has(record: number, node: number, tier: number): boolean {
+    const { words, stride } = this.tree.table;
+    const tiers = record === node ? this.#holdings.tiersOf(node) : words[record * stride + nodeField.link]!;
+    return ((tiers >>> tier) & 1) === 1;
+  }
+
+  #addCopy(record: number, tier: number): void {
+    const key = record * tierNames.length + tier;
+    this.#copies.set(key, (this.#copies.get(key) ?? 0) + 1);
   }
 
   #hold(record: number, node: number, tier: number): void {
@@ -227,6 +279,7 @@ export class FactTree {
     words[node * stride + 1] = high;
     this.tree.setFlag(node, nodeFlag.named);
     this.engines.add(node);
+    this.watcher?.changed(low, high);
   }
 
   /** Makes the name of a node its first alias. */
@@ -257,6 +310,7 @@ export class FactTree {
     words[node * stride] = alias;
     tree.setFlag(alias, nodeFlag.alias);
     this.engines.add(alias);
+    this.watcher?.changed(low, high);
     return alias;
   }
 
@@ -265,6 +319,9 @@ export class FactTree {
     const { tree } = this;
     const { words, stride } = tree.table;
     this.engines.remove(record);
+    for (let tier = 0; tier < tierNames.length && this.#copies.size > 0; tier++) {
+      this.#copies.delete(record * tierNames.length + tier);
+    }
     if (!tree.hasFlag(record, nodeFlag.alias)) {
       tree.clearFlag(record, nodeFlag.named);
       return this.#holdings.tiersOf(record);

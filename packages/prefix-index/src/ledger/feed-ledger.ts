@@ -1,9 +1,11 @@
 import type { BlockDigests, Hash64 } from "@espalier/core";
-import { type EngineEventBatch, eventKind } from "../engine-events.ts";
-import { type Tier, tier, tierNames } from "../tiers.ts";
+import { attention, type EngineEventBatch, eventKind } from "../engine-events.ts";
+import { emptyPrefix, resumePoint, type Tier, tier, tierNames } from "../tiers.ts";
 import type { ChainPath } from "./attach-hints.ts";
 import { nodeFlag } from "./block-tree.ts";
+import { CacheGroups, defaultChunkTokens, type PartialGroup } from "./cache-groups.ts";
 import type { OfferedTrees } from "./floating-blocks.ts";
+import { GroupBlocks } from "./group-blocks.ts";
 import { blockShapeOf, HeldBlocks, type NamedRun } from "./held-blocks.ts";
 import { createLedgerReport, type LedgerReport, resetLedgerReport } from "./ledger-report.ts";
 import { type LedgerSink, SinkRuns } from "./ledger-sink.ts";
@@ -27,6 +29,8 @@ export interface FeedLedgerOptions {
   readonly digests: BlockDigests;
   readonly sink: LedgerSink;
   readonly limits?: Partial<LedgerLimits>;
+  /** Tokens of a chunk, in models with chunked local attention. 8,192 by default, as in Llama 4. */
+  readonly chunkTokens?: number;
 }
 
 /**
@@ -55,6 +59,7 @@ export interface LedgerStats {
 const maxLimit = 0xff_fffe;
 /** An empty ledger keeps this much memory, so that it need not grow again at once. */
 const maxIdleBytes = 262_144;
+const notReported = { group: -1, isReport: false };
 const noBlocks: readonly number[] = tierNames.map(() => 0);
 
 /**
@@ -71,13 +76,18 @@ export class FeedLedger {
   #held: HeldBlocks | undefined;
   #engineBlockSize = 0;
   #unusable: UnusableReason | undefined;
-  #groups = new CacheGroups();
+  readonly #chunkTokens: number;
+  #groups: CacheGroups;
+  /** What groups without full attention have; undefined while there is none. */
+  #groupBlocks: GroupBlocks | undefined;
+  /** The last event, if it began a prompt: its group, and whether it reported a hit. */
+  #reported = notReported;
   #adapter: string | undefined;
   #cacheSalt: string | undefined;
   #root: Hash64;
 
   /** @throws RangeError if the block size is not a positive integer, or a limit is invalid */
-  constructor({ blockSize, digests, sink, limits }: FeedLedgerOptions) {
+  constructor({ blockSize, digests, sink, limits, chunkTokens = defaultChunkTokens }: FeedLedgerOptions) {
     if (!Number.isInteger(blockSize) || blockSize < 1) throw new RangeError(`blockSize is ${blockSize}`);
     this.#blockSize = blockSize;
     this.#digests = digests;
@@ -85,6 +95,8 @@ export class FeedLedger {
     for (const [name, limit] of Object.entries(this.#limits)) {
       if (!Number.isInteger(limit) || limit < 1 || limit > maxLimit) throw new RangeError(`${name} is ${limit}`);
     }
+    this.#chunkTokens = chunkTokens;
+    this.#groups = new CacheGroups(chunkTokens);
     this.#runs = new SinkRuns(sink);
     this.#root = digests.root(undefined, undefined);
   }
@@ -92,11 +104,13 @@ export class FeedLedger {
   /** Applies events in order. The report covers this batch, and is reused for the next. */
   apply(batch: EngineEventBatch): LedgerReport {
     resetLedgerReport(this.#report);
+    this.#reported = notReported;
     this.#held?.expect(batch.hashes, batch.hashStart[batch.count]!);
     for (let event = 0; event < batch.count; event++) {
       this.#applyEvent(batch, event);
       this.#held?.presence.reconcile();
     }
+    if (this.#groupBlocks) this.#held?.followResumePoints().update(this.#groups, this.#groupBlocks);
     this.#runs.flush();
     // Nodes do not move, so memory is freed only when there are none.
     if (this.#held?.isIdle && this.#held.byteLength > maxIdleBytes) this.#held = undefined;
@@ -117,6 +131,7 @@ export class FeedLedger {
     resetLedgerReport(this.#report);
     this.#held?.attachment.offer(find, trees);
     this.#held?.presence.reconcile();
+    if (this.#groupBlocks) this.#held?.resume?.update(this.#groups, this.#groupBlocks);
     this.#runs.flush();
     return this.#report;
   }
@@ -126,15 +141,18 @@ export class FeedLedger {
    * then holes.
    */
   tellAll(sink: LedgerSink): void {
-    if (this.#held) reportAll(this.#held, new SinkRuns(sink));
+    const runs = new SinkRuns(sink);
+    if (this.#groupBlocks) runs.add("stored", resumePoint, emptyPrefix, 0);
+    if (this.#held) reportAll(this.#held, runs);
+    runs.flush();
   }
 
   /** Discards everything, for a new engine process. */
   clear(): void {
+    this.#groups = new CacheGroups(this.#chunkTokens);
     this.#forget();
     this.#engineBlockSize = 0;
     this.#unusable = undefined;
-    this.#groups = new CacheGroups();
   }
 
   /** Whether blocks wait for a parent that the engine never announced, or were dropped while they waited. */
@@ -152,7 +170,7 @@ export class FeedLedger {
       nodes: held?.tree.table.live ?? 0,
       holes: held?.presence.holes ?? 0,
       floatingBlocks: held?.floating.count ?? 0,
-      bytes: held?.byteLength ?? 0,
+      bytes: (held?.byteLength ?? 0) + (this.#groupBlocks?.byteLength ?? 0),
     };
   }
 
@@ -160,6 +178,7 @@ export class FeedLedger {
     const kind = batch.kind[event]!;
     const hashes = batch.hashStart[event + 1]! - batch.hashStart[event]!;
     const isOutOfBounds = batch.tier[event]! >= tierNames.length || hashes > this.#limits.maxEventHashes;
+    if (kind !== eventKind.stored) this.#reported = notReported;
     if (this.#unusable !== undefined || isOutOfBounds) this.#report.refusedEvents++;
     else if (kind === eventKind.stored) this.#applyStored(batch, event);
     else if (kind === eventKind.removed) this.#applyRemoved(batch, event);
@@ -169,18 +188,20 @@ export class FeedLedger {
 
   #applyStored(batch: EngineEventBatch, event: number): void {
     const group = batch.group[event]!;
-    const isPartial = batch.partial[event] === 1;
-    this.#groups.note(group, isPartial);
-    if (isPartial) {
-      this.#report.skippedEvents++;
+    this.#groups.note(group, batch.attention[event]!, batch.blockSize[event]!, batch.window[event]!);
+    const isReport = this.#isReport(batch, event);
+    if (batch.attention[event] !== attention.full) {
+      const partial = this.#groups.partialOf(group);
+      if (partial) this.#storePartial(batch, event, partial, isReport);
+      else this.#report.skippedEvents++;
       return;
     }
     const tokens = batch.tokenStart[event + 1]! - batch.tokenStart[event]!;
     if (tokens === 0) this.#move(batch, event);
-    else if (!this.#store(batch, event, tokens)) this.#report.refusedEvents++;
+    else if (!this.#store(batch, event, tokens, isReport)) this.#report.refusedEvents++;
   }
 
-  #store(batch: EngineEventBatch, event: number, tokens: number): boolean {
+  #store(batch: EngineEventBatch, event: number, tokens: number, isReport: boolean): boolean {
     const firstHash = batch.hashStart[event]!;
     const blocks = batch.hashStart[event + 1]! - firstHash;
     const size = batch.blockSize[event]! || this.#engineBlockSize || tokens / blocks;
@@ -198,11 +219,62 @@ export class FeedLedger {
       firstHash,
       tier: batch.tier[event]!,
     };
+    // Only vLLM names groups. Those of several groups of full attention are no copies of each other.
+    const countsCopies = batch.group[event]! >= 0 && this.#groups.fullGroups === 1 && !isReport;
     if (batch.hasParent[event] === 1) {
-      return held.storeBelow(run, batch.parent[2 * event]! | 0, batch.parent[2 * event + 1]! | 0);
+      return held.storeBelow(run, batch.parent[2 * event]! | 0, batch.parent[2 * event + 1]! | 0, countsCopies);
     }
-    held.storeAtRoot(run, this.#rootOf(detail?.adapter, detail?.cacheSalt));
+    held.storeAtRoot(run, this.#rootOf(detail?.adapter, detail?.cacheSalt), countsCopies);
     return true;
+  }
+
+  /**
+   * Whether a stored event announces once more, on request (vLLM's `kv_cache_report_mode`), what a prompt could use: an
+   * engine computes no copies of that. The events of a prompt follow one another, group by group, and the first decides.
+   */
+  #isReport(batch: EngineEventBatch, event: number): boolean {
+    const group = batch.group[event]!;
+    if (batch.hasParent[event] === 1 || group < 0) {
+      this.#reported = notReported;
+      return false;
+    }
+    const isNext = group > this.#reported.group && this.#reported.group >= 0;
+    const isReport = isNext ? this.#reported.isReport : this.#canUseAll(batch, event);
+    this.#reported = { group, isReport };
+    return isReport;
+  }
+
+  /** Whether the engine could use all blocks of an event before it. */
+  #canUseAll({ hashes, hashStart }: EngineEventBatch, event: number): boolean {
+    const last = hashStart[event + 1]! - 1;
+    if (this.#held === undefined || last <= hashStart[event]!) return false;
+    if (this.#groupBlocks) this.#held.followResumePoints().update(this.#groups, this.#groupBlocks);
+    return this.#held.canUse(hashes[2 * last]! | 0, hashes[2 * last + 1]! | 0);
+  }
+
+  #storePartial(batch: EngineEventBatch, event: number, { bit }: PartialGroup, isReport: boolean): void {
+    const { hashes, hashStart } = batch;
+    const end = hashStart[event + 1]!;
+    if (this.#groupBlocks === undefined) {
+      this.#groupBlocks = new GroupBlocks(this.#limits.maxBlocks);
+      this.#runs.add("stored", resumePoint, emptyPrefix, 0);
+    }
+    if (isReport) return;
+    for (let hash = hashStart[event]!; hash < end; hash++) {
+      const low = hashes[2 * hash]! | 0;
+      const high = hashes[2 * hash + 1]! | 0;
+      this.#groupBlocks.store(low, high, bit, batch.tier[event]!);
+      this.#held?.followResumePoints().changed(low, high);
+    }
+  }
+
+  #removePartial(batch: EngineEventBatch, event: number, { bit }: PartialGroup): void {
+    const { hashes, hashStart } = batch;
+    for (let hash = hashStart[event]!; hash < hashStart[event + 1]!; hash++) {
+      const low = hashes[2 * hash]! | 0;
+      const high = hashes[2 * hash + 1]! | 0;
+      if (this.#groupBlocks?.remove(low, high, bit, batch.tier[event]!)) this.#held?.resume?.changed(low, high);
+    }
   }
 
   #move(batch: EngineEventBatch, event: number): void {
@@ -218,7 +290,12 @@ export class FeedLedger {
   }
 
   #applyRemoved(batch: EngineEventBatch, event: number): void {
-    if (batch.partial[event] === 1 || !this.#groups.countsForRemoval(batch.group[event]!)) {
+    const partial = this.#groups.partialOf(batch.group[event]!);
+    if (partial) {
+      this.#removePartial(batch, event, partial);
+      return;
+    }
+    if (batch.attention[event] !== attention.full || !this.#groups.countsForRemoval(batch.group[event]!)) {
       this.#report.skippedEvents++;
       return;
     }
@@ -263,6 +340,7 @@ export class FeedLedger {
 
   #forget(): void {
     this.#held = undefined;
+    this.#groupBlocks = undefined;
     this.#runs.cleared();
   }
 
@@ -276,44 +354,13 @@ export class FeedLedger {
   }
 }
 
-/** Bound of groups; models with more are not supported. */
-export const maxCacheGroups = 256;
-
-const seen = { never: 0, full: 1, partial: 2 } as const;
-
-/**
- * Which KV-cache groups of a hybrid model imply that a prefix is present. Removals contain only the group's number, so
- * this remembers what was stored with it.
- */
-class CacheGroups {
-  readonly #seen = new Uint8Array(maxCacheGroups);
-  #fullGroups = 0;
-
-  /** Records what a stored event says. Ignores groups out of bounds. */
-  note(group: number, partial: boolean): void {
-    if (group < 0 || group >= maxCacheGroups) return;
-    const now = partial ? seen.partial : seen.full;
-    if (this.#seen[group] === now) return;
-    if (this.#seen[group] === seen.full) this.#fullGroups--;
-    if (now === seen.full) this.#fullGroups++;
-    this.#seen[group] = now;
-  }
-
-  /** Whether a removal of this group (-1 if not given) removes what full attention has stored. */
-  countsForRemoval(group: number): boolean {
-    if (group < 0) return true;
-    const known = group < maxCacheGroups ? this.#seen[group] : seen.never;
-    return known === seen.full || (known === seen.never && this.#fullGroups === 0);
-  }
-}
-
 /** Reports all held blocks tier by tier, parents before children, then the holes. */
 function reportAll(held: HeldBlocks, runs: SinkRuns): void {
   for (let tier = 0; tier < tierNames.length; tier++) {
     if (held.presence.blocks[tier]! > 0) reportTier(held, tier, runs);
   }
   if (held.presence.holes > 0) held.presence.reportHoles(runs);
-  runs.flush();
+  held.resume?.reportAll(runs);
 }
 
 /**

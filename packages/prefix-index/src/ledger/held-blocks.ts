@@ -14,6 +14,7 @@ import { createPartHoldings, createWholeHoldings, type Holdings, SpanHoldings } 
 import type { LedgerReport } from "./ledger-report.ts";
 import type { SinkRuns } from "./ledger-sink.ts";
 import { maxWarmKeys } from "./node-map.ts";
+import { ResumePoints } from "./resume-points.ts";
 import { TierPresence } from "./tier-presence.ts";
 
 /** Bound of the address space that a table reserves. */
@@ -52,6 +53,9 @@ export class HeldBlocks {
   /** Whether a node ends a router block, so that the sink hears of it. */
   readonly isReported: (id: number) => boolean;
   readonly attachment: FloatingAttachment;
+  /** Undefined until the model is known to be a hybrid one. */
+  resume: ResumePoints | undefined;
+  readonly #createResume: () => ResumePoints;
   readonly #holdings: Holdings;
   readonly #chains: ChainBuilder;
   readonly #report: LedgerReport;
@@ -101,6 +105,15 @@ export class HeldBlocks {
     this.attachment = new FloatingAttachment({ shape, facts, floating, presence, chains: createChains(), report });
     this.#report = report;
     this.#engineBlockSize = engineBlockSize;
+    const { tree: nodes, isReported } = this;
+    this.#createResume = () =>
+      new ResumePoints({ tree: nodes, facts, runs, partsPerBlock, nodesPerBlock, isReported, engineBlockSize });
+  }
+
+  /** Begins to follow resume points. */
+  followResumePoints(): ResumePoints {
+    this.resume ??= this.#createResume();
+    return this.resume;
   }
 
   /** Whether it is empty. */
@@ -121,15 +134,21 @@ export class HeldBlocks {
     this.#warmTo = 0;
   }
 
-  /** Stores blocks that begin a prompt. */
-  storeAtRoot(run: NamedRun, root: Hash64): void {
+  /**
+   * Stores blocks that begin a prompt.
+   *
+   * @param countsCopies whether a block that is held already is one more copy
+   */
+  storeAtRoot(run: NamedRun, root: Hash64, countsCopies: boolean): void {
     this.presence.prepare(run.tier);
+    this.facts.countsCopies = countsCopies;
     this.#store(run, 0, 0, root);
   }
 
   /** Stores blocks below the block with this engine hash. Returns false if that is impossible. */
-  storeBelow(run: NamedRun, parentLow: number, parentHigh: number): boolean {
+  storeBelow(run: NamedRun, parentLow: number, parentHigh: number, countsCopies: boolean): boolean {
     this.presence.prepare(run.tier);
+    this.facts.countsCopies = countsCopies;
     const parent = this.facts.nodeOf(parentLow, parentHigh);
     if (parent !== 0) {
       this.#store(run, 0, parent, noRoot);
@@ -148,6 +167,14 @@ export class HeldBlocks {
     const isIdle = floating.find(parentLow, parentHigh) === record && floating.firstChild(record) === 0;
     if (known === 0 && isIdle) floating.forget(record);
     return stored;
+  }
+
+  /** Whether the engine can use everything up to the block with this hash. */
+  canUse(low: number, high: number): boolean {
+    const node = this.facts.nodeOf(low, high);
+    if (node === 0 || this.resume?.has(low, high) === false) return false;
+    for (let id = node; id !== 0; id = this.tree.parentOf(id)) if (this.#holdings.tiersOf(id) === 0) return false;
+    return true;
   }
 
   /** Adds a tier to a block that was announced before. */

@@ -1,14 +1,17 @@
-import type { Tier } from "../tiers.ts";
+import type { FactKind, Tier } from "../tiers.ts";
 
 /**
  * Takes the changes of a target's blocks, in order. Hashes are chain hashes of the router's blocks, two words each, low
  * word first; positions are in hashes. The arrays are reused: they are valid only during the call.
  */
 export interface LedgerSink {
-  /** These blocks entered this tier, parents before children. If one of them was a hole, the hole ends. */
-  stored(tier: Tier, words: Uint32Array, from: number, to: number): void;
-  /** These blocks left this tier. */
-  removed(tier: Tier, words: Uint32Array, from: number, to: number): void;
+  /**
+   * These blocks entered this tier, parents before children, or became resume points in any order. If one of them was a
+   * hole of the tier, the hole ends.
+   */
+  stored(kind: FactKind, words: Uint32Array, from: number, to: number): void;
+  /** These blocks left this tier, or are no resume points any more. */
+  removed(kind: FactKind, words: Uint32Array, from: number, to: number): void;
   /**
    * The block at `at` is a hole: it is not in this tier, but some block below it is. Called at the end of an event.
    *
@@ -31,7 +34,7 @@ export class SinkRuns {
   readonly #words = new Uint32Array(2 * runHashes);
   #count = 0;
   #kind: RunKind = "stored";
-  #tier: Tier = 0;
+  #tier: FactKind = 0;
 
   constructor(sink: LedgerSink) {
     this.#sink = sink;
@@ -41,7 +44,7 @@ export class SinkRuns {
   add(kind: RunKind, tier: number, source: Uint32Array, at: number): void {
     if (this.#count === runHashes || kind !== this.#kind || tier !== this.#tier) this.flush();
     this.#kind = kind;
-    this.#tier = tier as Tier;
+    this.#tier = tier as FactKind;
     const words = this.#words;
     const word = 2 * this.#count++;
     words[word] = source[at]!;

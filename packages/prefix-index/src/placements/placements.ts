@@ -193,23 +193,18 @@ export class Placements {
   /**
    * Finds the targets that a chain, or its beginning, was sent to.
    *
-   * @param announced by target, leading blocks that are known to be held, dropped or not; none if absent
    * @throws RangeError if `words` is shorter than `blockCount` says
    */
-  match(
-    words: Uint32Array,
-    blockCount: number,
-    nowMs: number,
-    out: PlacementDepths,
-    announced?: Readonly<Int32Array>,
-  ): void {
+  match(words: Uint32Array, blockCount: number, nowMs: number, out: PlacementDepths, known: KnownOfTargets = {}): void {
     out.count = 0;
     if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
     if (blockCount <= 0) return;
     const candidates = this.#storage.roots.holdersOf(words, 0, this.#candidates);
     for (let index = 0; index < candidates; index++) {
       const target = this.#candidates[index]!;
-      this.#matchTarget(target, words, { blockCount, announced: announced?.[target] ?? 0 }, nowMs, out);
+      const announced = known.announced?.[target] ?? 0;
+      const resumesAtEnds = known.resumesAtEnds?.[target] === 1;
+      this.#matchTarget(target, words, { blockCount, announced, resumesAtEnds }, nowMs, out);
     }
   }
 
@@ -268,7 +263,7 @@ export class Placements {
   #matchTarget(
     target: number,
     words: Uint32Array,
-    { blockCount, announced }: { readonly blockCount: number; readonly announced: number },
+    { blockCount, announced, resumesAtEnds }: MatchedTarget,
     nowMs: number,
     out: PlacementDepths,
   ): void {
@@ -289,6 +284,7 @@ export class Placements {
       if (isDropped && unannounced === depth) break;
       if (unannounced < end) upheld = use;
       const isWhole = !isDropped && end - depth === segments.length[segment]!;
+      if (resumesAtEnds && !isWhole) break;
       depth = isDropped ? unannounced : end;
       if (segments.confirmedUntilMs[segment]! > nowMs) confirmedDepth = depth;
       last = segment;
@@ -306,4 +302,21 @@ export class Placements {
   #isDroppedSince(use: number, target: number, words: Uint32Array, block: number): boolean {
     return this.#dropped.isDroppedSince(target, words[block * 2]!, words[block * 2 + 1]!, use);
   }
+}
+
+/** What is known of targets apart from placements, by target. */
+interface KnownOfTargets {
+  /** Leading blocks that are known to be held, dropped or not. */
+  readonly announced?: Readonly<Int32Array> | undefined;
+  /**
+   * 1 for a hybrid model. vLLM keeps what such a model needs at the ends of prompts and where two part, so a placed
+   * chain counts up to the last such end.
+   */
+  readonly resumesAtEnds?: Readonly<Uint8Array> | undefined;
+}
+
+interface MatchedTarget {
+  readonly blockCount: number;
+  readonly announced: number;
+  readonly resumesAtEnds: boolean;
 }

@@ -243,7 +243,7 @@ describe("a block that an engine dropped", () => {
   const place = { nowMs: 0, ttlMs: 100 };
   const depthAt = (placements: Placements, words: Uint32Array, announced: number): number | undefined => {
     const found = createPlacementDepths(usual.maxTargets);
-    placements.match(words, words.length / 2, 1, found, Int32Array.of(0, 0, 0, announced));
+    placements.match(words, words.length / 2, 1, found, { announced: Int32Array.of(0, 0, 0, announced) });
     const at = found.targets.subarray(0, found.count).indexOf(3);
     return at < 0 ? undefined : found.depths[at];
   };

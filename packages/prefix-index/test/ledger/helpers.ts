@@ -1,5 +1,12 @@
 import type { BlockDigests } from "@espalier/core";
-import { type EngineEventBatch, type EventDetail, eventKind, tier } from "@espalier/prefix-index";
+import {
+  attention,
+  type EngineEventBatch,
+  type EventDetail,
+  eventKind,
+  resumePoint,
+  tier,
+} from "@espalier/prefix-index";
 import type { LedgerSink } from "../../src/ledger/ledger-sink.ts";
 
 /** An event as tests write it; hashes are engine hashes in hexadecimal or as numbers. */
@@ -11,7 +18,8 @@ export interface TestEvent {
   readonly blockSize?: number;
   readonly tier?: number;
   readonly group?: number;
-  readonly partial?: boolean;
+  readonly attention?: keyof typeof attention;
+  readonly window?: number;
   readonly detail?: Partial<EventDetail> | undefined;
 }
 
@@ -33,7 +41,8 @@ export function batchOf(...events: readonly TestEvent[]): EngineEventBatch {
     blockSize: Uint32Array.from(events, (event) => event.blockSize ?? 0),
     tier: Uint8Array.from(events, (event) => event.tier ?? tier.gpu),
     group: Int32Array.from(events, (event) => event.group ?? -1),
-    partial: Uint8Array.from(events, (event) => (event.partial ? 1 : 0)),
+    attention: Uint8Array.from(events, (event) => attention[event.attention ?? "full"]),
+    window: Uint32Array.from(events, (event) => event.window ?? 0),
     detail: events.map(({ detail }) =>
       detail ? { adapter: undefined, cacheSalt: undefined, blockKeys: undefined, ...detail } : undefined,
     ),
@@ -114,6 +123,7 @@ export function chainOf(tokens: readonly number[], blockSize: number, root = tes
 export class FoldingSink implements LedgerSink {
   /** Per tier. */
   readonly blocks: Set<bigint>[] = [new Set(), new Set(), new Set(), new Set()];
+  readonly resumePoints = new Set<bigint>();
   readonly holes: Map<bigint, number>[] = [new Map(), new Map(), new Map(), new Map()];
   readonly log: string[] = [];
   clears = 0;
@@ -122,16 +132,16 @@ export class FoldingSink implements LedgerSink {
     this.log.push(`stored ${tier} ${to - from}`);
     for (let at = from; at < to; at++) {
       const hash = hashAt(words, at);
-      if (this.blocks[tier]!.has(hash)) throw new Error(`stored twice in tier ${tier}: ${hash}`);
-      this.blocks[tier]!.add(hash);
-      this.holes[tier]!.delete(hash);
+      if (this.#setOf(tier).has(hash)) throw new Error(`stored twice in tier ${tier}: ${hash}`);
+      this.#setOf(tier).add(hash);
+      this.holes[tier]?.delete(hash);
     }
   }
 
   removed(tier: number, words: Uint32Array, from: number, to: number): void {
     this.log.push(`removed ${tier} ${to - from}`);
     for (let at = from; at < to; at++) {
-      if (!this.blocks[tier]!.delete(hashAt(words, at))) throw new Error(`removed, but not there: tier ${tier}`);
+      if (!this.#setOf(tier).delete(hashAt(words, at))) throw new Error(`removed, but not there: tier ${tier}`);
     }
   }
 
@@ -151,6 +161,11 @@ export class FoldingSink implements LedgerSink {
     this.log.push("cleared");
     this.clears++;
     for (const set of this.blocks) set.clear();
+    this.resumePoints.clear();
     for (const holes of this.holes) holes.clear();
+  }
+
+  #setOf(kind: number): Set<bigint> {
+    return kind === resumePoint ? this.resumePoints : this.blocks[kind]!;
   }
 }

@@ -1,7 +1,8 @@
 import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { AttachHints } from "../../src/ledger/attach-hints.ts";
-import { FeedLedger, maxCacheGroups } from "../../src/ledger/feed-ledger.ts";
+import { maxCacheGroups } from "../../src/ledger/cache-groups.ts";
+import { FeedLedger } from "../../src/ledger/feed-ledger.ts";
 import { maxOfferedTrees } from "../../src/ledger/floating-blocks.ts";
 import { batchOf, FoldingSink, type TestEvent, testDigests } from "./helpers.ts";
 

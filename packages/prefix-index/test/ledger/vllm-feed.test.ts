@@ -135,7 +135,7 @@ describe("chains set apart", () => {
 
 describe("groups of hybrid models", () => {
   const full = { group: 0 };
-  const windowed = (event: TestEvent, group = 1): TestEvent => ({ ...event, group, partial: true });
+  const windowed = (event: TestEvent, group = 1): TestEvent => ({ ...event, group, attention: "other" });
 
   test("a sliding window has fewer hashes than tokens, or none, and is left out", () => {
     const feed = new PromptFeed();
@@ -205,7 +205,7 @@ describe("groups of hybrid models", () => {
   test("a removal marked partial is left out whatever its group", () => {
     const feed = new PromptFeed();
     feed.apply(feed.stored("ab"));
-    expect(feed.apply({ ...feed.removed("ab"), partial: true })).toMatchObject({ skippedEvents: 1 });
+    expect(feed.apply({ ...feed.removed("ab"), attention: "other" })).toMatchObject({ skippedEvents: 1 });
   });
 
   test("groups outlast a reset of the cache, and not a new epoch", () => {

@@ -259,8 +259,10 @@ export function createLocalPlacements(index: PrefixIndex, clock: Clock): Placeme
 export interface PrefixEvidence {
   /** Confidence of the feed. Facts of a `void` or `none` feed are ignored. */
   readonly quality: FeedQuality;
-  /** Leading blocks that the engine has announced, each in its fastest tier. */
+  /** Leading blocks that the engine has announced and can use, each in its fastest tier. */
   readonly factBlocks: Readonly<Record<TierName, number>>;
+  /** With those after its last resume point, if its model is a hybrid one. */
+  readonly heldBlocks: number;
   /** Blocks in pools that the target can fetch from. */
   readonly pools: readonly PoolEvidence[];
   /** Leading blocks placed there; null if there are none. */
@@ -305,6 +307,7 @@ function prefixEvidence(
   return {
     quality: feedQualityOf(target),
     factBlocks: Object.fromEntries(tierNames.map(blocksIn)) as Record<TierName, number>,
+    heldBlocks: matches.heldBlocks[target]!,
     pools: pools.map(({ name, index }) => ({
       pool: name,
       quality: feedQualityOf(index),

@@ -65,6 +65,8 @@ export const candidateReport = closed(
       closed({
         /** Leading blocks of the prompt. */
         blocks: record(Type.Integer(), { description: "Blocks by tier." }),
+        /** With those that the engine of a hybrid model holds and cannot use, since a window or a state is gone. */
+        heldBlocks: Type.Integer(),
         quality: feedQuality,
         feed: explainedFeed,
       }),
@@ -111,7 +113,14 @@ export function describeCandidates(
     return {
       ...candidate,
       load: { own: loadOf(target.load), others: othersOf(context.mesh?.load, target.index) },
-      facts: found ? { blocks: found.factBlocks, quality: found.quality, feed: feeds(target.key) } : null,
+      facts: found
+        ? {
+            blocks: found.factBlocks,
+            heldBlocks: found.heldBlocks,
+            quality: found.quality,
+            feed: feeds(target.key),
+          }
+        : null,
       pools: found
         ? found.pools.map(({ quality, ...pool }) => ({
             ...pool,

@@ -222,7 +222,7 @@ export interface CheckpointEntry extends BatchMark {
   readonly kind: "checkpoint";
   readonly feed: number;
   readonly isComplete: boolean;
-  /** Blocks of all tiers. */
+  /** Blocks of all tiers, and resume points. */
   readonly blocks: number;
   /** `PrefixIndex.digest` of the target. */
   readonly digest: readonly [number, number];

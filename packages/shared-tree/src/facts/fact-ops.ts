@@ -1,15 +1,23 @@
 import { ByteWriter } from "@espalier/core";
-import type { LedgerSink, Tier } from "@espalier/prefix-index";
+import { type FactKind, factKinds, type LedgerSink, resumePoint, type Tier } from "@espalier/prefix-index";
 
 /** Kinds of runs in the ops of a record. */
-const factOp = { stored: 0, removed: 1, removedLow: 2, orphaned: 3, holeGone: 4, cleared: 5 } as const;
+const factOp = { stored: 0, removed: 1, removedLow: 2, orphaned: 3, holeGone: 4, cleared: 5, resumePoints: 6 } as const;
 
 /**
- * A run's header holds its length less one, its tier (2 bits) and its kind (3 bits): one byte for up to four blocks.
+ * A run's header holds its length less one, its tier (2 bits) and its op (3 bits): one byte for up to four blocks. For
+ * `resumePoints` another op takes the place of the tier: `stored`, `removed` or `removedLow`.
  */
-function factOpHeader(op: number, tier: number, blocks: number): number {
-  return (blocks - 1) * 32 + tier * 8 + op;
+function factOpHeader(op: number, kind: FactKind, blocks: number): number {
+  if (kind === resumePoint) return (blocks - 1) * 32 + op * 8 + factOp.resumePoints;
+  return (blocks - 1) * 32 + kind * 8 + op;
 }
+
+/** The op of a run, and the kind of its blocks. */
+const opOf = (header: number): number => ((header & 7) === factOp.resumePoints ? (header >>> 3) & 3 : header & 7);
+
+const kindOf = (header: number): FactKind =>
+  (header & 7) === factOp.resumePoints ? resumePoint : (((header >>> 3) & 3) as Tier);
 
 /** Blocks of one run at most; longer ones are cut into several. */
 const maxRunBlocks = 1_024;
@@ -21,7 +29,7 @@ export interface FactOpsWriterOptions {
    * Whether exactly one live block of the record's target in this tier has these low 32 bits, and has these high bits.
    * Asked while the record is written, about the blocks before the record.
    */
-  readonly isUnambiguous: (tier: Tier, low: number, high: number) => boolean;
+  readonly isUnambiguous: (kind: FactKind, low: number, high: number) => boolean;
 }
 
 /**
@@ -33,9 +41,9 @@ export class FactOpsWriter implements LedgerSink {
   #writer = new ByteWriter(4_096);
   readonly #words = new Uint32Array(2 * maxRunBlocks);
   /** Low words of blocks that this record has stored, by tier: the index does not know them yet. */
-  readonly #storedLows: readonly Set<number>[] = [new Set(), new Set(), new Set(), new Set()];
+  readonly #storedLows: readonly Set<number>[] = factKinds.map(() => new Set());
   #op = 0;
-  #tier: Tier = 0;
+  #tier: FactKind = 0;
   #blocks = 0;
 
   constructor(options: FactOpsWriterOptions) {
@@ -57,7 +65,7 @@ export class FactOpsWriter implements LedgerSink {
     return ops;
   }
 
-  stored(tier: Tier, words: Uint32Array, from: number, to: number): void {
+  stored(tier: FactKind, words: Uint32Array, from: number, to: number): void {
     const lows = this.#storedLows[tier]!;
     for (let block = from; block < to; block++) {
       lows.add(words[2 * block]!);
@@ -65,7 +73,7 @@ export class FactOpsWriter implements LedgerSink {
     }
   }
 
-  removed(tier: Tier, words: Uint32Array, from: number, to: number): void {
+  removed(tier: FactKind, words: Uint32Array, from: number, to: number): void {
     const lows = this.#storedLows[tier]!;
     for (let block = from; block < to; block++) {
       const low = words[2 * block]!;
@@ -93,20 +101,20 @@ export class FactOpsWriter implements LedgerSink {
     this.#writer.varint(factOpHeader(factOp.cleared, 0, 1));
   }
 
-  #addBlock(op: number, tier: Tier, words: Uint32Array, block: number): void {
+  #addBlock(op: number, tier: FactKind, words: Uint32Array, block: number): void {
     this.#toRun(op, tier);
     const at = 2 * this.#blocks++;
     this.#words[at] = words[2 * block]!;
     this.#words[at + 1] = words[2 * block + 1]!;
   }
 
-  #addLow(tier: Tier, low: number): void {
+  #addLow(tier: FactKind, low: number): void {
     this.#toRun(factOp.removedLow, tier);
     this.#words[this.#blocks++] = low;
   }
 
   /** Ensures capacity for one more block of a run of this kind. */
-  #toRun(op: number, tier: Tier): void {
+  #toRun(op: number, tier: FactKind): void {
     if (this.#blocks === maxRunBlocks || op !== this.#op || tier !== this.#tier) this.#closeRun();
     this.#op = op;
     this.#tier = tier;
@@ -139,7 +147,7 @@ export interface FactOpsSink extends LedgerSink {
    * These blocks were removed from this tier. Each is the only one of the target in this tier whose chain hash has
    * these low 32 bits.
    */
-  removedLow(tier: Tier, lows: Uint32Array, from: number, to: number): void;
+  removedLow(kind: FactKind, lows: Uint32Array, from: number, to: number): void;
 }
 
 /**
@@ -154,11 +162,11 @@ export function countFactOps(ops: Uint8Array): number {
   while (at < ops.length) {
     const header = varintAt(ops, at);
     at = afterVarint(ops, at);
-    const op = header & 7;
+    const op = opOf(header);
     const blocks = Math.floor(header / 32) + 1;
     if (op === factOp.removedLow) at += 4 * blocks;
-    else if (op <= factOp.removed || op === factOp.holeGone) at += 8 * blocks;
-    else if (op === factOp.orphaned) at = afterOrphan(ops, at, blocks);
+    else if (op <= factOp.removed || (op === factOp.holeGone && kindOf(header) !== resumePoint)) at += 8 * blocks;
+    else if (op === factOp.orphaned && kindOf(header) !== resumePoint) at = afterOrphan(ops, at, blocks);
     else if (header !== factOp.cleared) throw new RangeError("an op of an unknown kind");
     if (at > ops.length) throw new RangeError("the ops end too early");
     count += blocks;
@@ -211,11 +219,11 @@ export function applyFactOps(ops: Uint8Array, sink: FactOpsSink): number {
   while (at < ops.length) {
     const header = varintAt(ops, at);
     at = afterVarint(ops, at);
-    const op = header & 7;
+    const op = opOf(header);
     if (op === factOp.cleared) {
       sink.cleared();
     } else if (op === factOp.orphaned) {
-      at = tellOrphan(ops, at, ((header >>> 3) & 3) as Tier, sink);
+      at = tellOrphan(ops, at, kindOf(header) as Tier, sink);
     } else {
       at = tellRun(ops, at, header, sink);
     }
@@ -224,18 +232,18 @@ export function applyFactOps(ops: Uint8Array, sink: FactOpsSink): number {
 }
 
 function tellRun(ops: Uint8Array, begin: number, header: number, sink: FactOpsSink): number {
-  const op = header & 7;
-  const tier = ((header >>> 3) & 3) as Tier;
+  const op = opOf(header);
+  const kind = kindOf(header);
   const wordsPerBlock = op === factOp.removedLow ? 1 : 2;
   let rest = Math.floor(header / 32) + 1;
   let at = begin;
   while (rest > 0) {
     const blocks = Math.min(rest, chunkBlocks);
     readWords(ops, at, blocks * wordsPerBlock);
-    if (op === factOp.stored) sink.stored(tier, words, 0, blocks);
-    else if (op === factOp.removed) sink.removed(tier, words, 0, blocks);
-    else if (op === factOp.removedLow) sink.removedLow(tier, words, 0, blocks);
-    else for (let block = 0; block < blocks; block++) sink.holeGone(tier, words, block);
+    if (op === factOp.stored) sink.stored(kind, words, 0, blocks);
+    else if (op === factOp.removed) sink.removed(kind, words, 0, blocks);
+    else if (op === factOp.removedLow) sink.removedLow(kind, words, 0, blocks);
+    else for (let block = 0; block < blocks; block++) sink.holeGone(kind as Tier, words, block);
     at += 4 * blocks * wordsPerBlock;
     rest -= blocks;
   }

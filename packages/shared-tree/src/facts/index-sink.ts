@@ -1,4 +1,4 @@
-import { type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
+import { type FactKind, type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
 import type { FactOpsSink } from "./fact-ops.ts";
 import type { FoldMeters } from "./fold-context.ts";
 import type { KeptState } from "./kept-state.ts";
@@ -48,24 +48,24 @@ export class IndexSink implements FactOpsSink {
     this.#withHoles.delete(slot);
   }
 
-  stored(inTier: Tier, words: Uint32Array, from: number, to: number): void {
+  stored(kind: FactKind, words: Uint32Array, from: number, to: number): void {
     const kept = this.#kept;
     if (!kept) {
-      this.#index.storeFacts(this.#slot, inTier, words, from, to);
+      this.#index.storeFacts(this.#slot, kind, words, from, to);
       return;
     }
     for (let block = from; block < to; block++) {
-      const stored = this.#index.storeFacts(this.#slot, inTier, words, block, block + 1);
-      if (stored > 0) kept.changes.stored(inTier, words, block);
+      const stored = this.#index.storeFacts(this.#slot, kind, words, block, block + 1);
+      if (stored > 0) kept.changes.stored(kind, words, block);
     }
   }
 
-  removed(inTier: Tier, words: Uint32Array, from: number, to: number): void {
-    const removed = this.#remove(inTier, words, from, to);
+  removed(kind: FactKind, words: Uint32Array, from: number, to: number): void {
+    const removed = this.#remove(kind, words, from, to);
     if (removed < to - from) this.#meters.hint("unknown", to - from - removed);
   }
 
-  removedLow(inTier: Tier, lows: Uint32Array, from: number, to: number): void {
+  removedLow(kind: FactKind, lows: Uint32Array, from: number, to: number): void {
     const index = this.#index;
     if (this.#found.length < 2 * (to - from)) this.#found = new Uint32Array(2 * (to - from));
     const words = this.#found;
@@ -73,14 +73,14 @@ export class IndexSink implements FactOpsSink {
     let ambiguous = 0;
     for (let at = from; at < to; at++) {
       const low = lows[at]!;
-      const found = index.findByLow(this.#slot, inTier, low);
+      const found = index.findByLow(this.#slot, kind, low);
       if (found === 1) {
         words[2 * count] = low;
         words[2 * count + 1] = index.foundHigh;
         count++;
       } else if (found === 2) ambiguous++;
     }
-    const removed = this.#remove(inTier, words, 0, count);
+    const removed = this.#remove(kind, words, 0, count);
     if (ambiguous > 0) this.#meters.hint("ambiguous", ambiguous);
     if (removed + ambiguous < to - from) this.#meters.hint("unknown", to - from - ambiguous - removed);
   }
@@ -108,13 +108,13 @@ export class IndexSink implements FactOpsSink {
   }
 
   /** @returns how many the target held */
-  #remove(inTier: Tier, words: Uint32Array, from: number, to: number): number {
+  #remove(kind: FactKind, words: Uint32Array, from: number, to: number): number {
     const kept = this.#kept;
-    if (!kept) return this.#index.removeFacts(this.#slot, inTier, words, from, to);
+    if (!kept) return this.#index.removeFacts(this.#slot, kind, words, from, to);
     let removed = 0;
     for (let block = from; block < to; block++) {
-      if (this.#index.removeFacts(this.#slot, inTier, words, block, block + 1) === 0) continue;
-      kept.changes.removed(inTier, words, block);
+      if (this.#index.removeFacts(this.#slot, kind, words, block, block + 1) === 0) continue;
+      kept.changes.removed(kind, words, block);
       removed++;
     }
     return removed;

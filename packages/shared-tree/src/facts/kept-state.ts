@@ -1,13 +1,13 @@
-import { type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
+import { type FactKind, type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { FoldPoint } from "./engine-epoch.ts";
 
 /** Low word, high word, and what happened. */
 const entryWords = 3;
 const entryBytes = 4 * entryWords;
 const minEntries = 64;
-/** Flag in the third word, next to the tier: the block was stored. */
-const storedFlag = 4;
-const tierMask = 3;
+/** Flag in the third word, next to the kind: the block was stored. */
+const storedFlag = 8;
+const kindMask = 7;
 /** Blocks that one call to the index undoes. */
 const runBlocks = 256;
 
@@ -31,13 +31,13 @@ export class ChangeLog {
   }
 
   /** @param words holds the block at its index `block`, two words each */
-  stored(inTier: Tier, words: Uint32Array, block: number): void {
-    if (inTier === tier.gpu) this.#hasStoredOnGpu = true;
-    this.#add(inTier | storedFlag, words, block);
+  stored(kind: FactKind, words: Uint32Array, block: number): void {
+    if (kind === tier.gpu) this.#hasStoredOnGpu = true;
+    this.#add(kind | storedFlag, words, block);
   }
 
-  removed(inTier: Tier, words: Uint32Array, block: number): void {
-    this.#add(inTier, words, block);
+  removed(kind: FactKind, words: Uint32Array, block: number): void {
+    this.#add(kind, words, block);
   }
 
   clear(): void {
@@ -56,9 +56,9 @@ export class ChangeLog {
       run[2 * blocks + 1] = this.#words[at + 1]!;
       blocks++;
       if (blocks < runBlocks && at > 0 && this.#words[at - 1] === what) continue;
-      const inTier = (what & tierMask) as Tier;
-      if ((what & storedFlag) !== 0) index.removeFacts(slot, inTier, run, 0, blocks);
-      else index.storeFacts(slot, inTier, run, 0, blocks);
+      const kind = (what & kindMask) as FactKind;
+      if ((what & storedFlag) !== 0) index.removeFacts(slot, kind, run, 0, blocks);
+      else index.storeFacts(slot, kind, run, 0, blocks);
       blocks = 0;
     }
     this.clear();
@@ -69,10 +69,10 @@ export class ChangeLog {
    *
    * @param from how many to skip
    */
-  visit(from: number, visitor: (inTier: Tier, isStored: boolean, low: number, high: number) => void): void {
+  visit(from: number, visitor: (kind: FactKind, isStored: boolean, low: number, high: number) => void): void {
     for (let at = from * entryWords; at < this.#length; at += entryWords) {
       const what = this.#words[at + 2]!;
-      visitor((what & tierMask) as Tier, (what & storedFlag) !== 0, this.#words[at]!, this.#words[at + 1]!);
+      visitor((what & kindMask) as FactKind, (what & storedFlag) !== 0, this.#words[at]!, this.#words[at + 1]!);
     }
   }
 

@@ -1,5 +1,5 @@
 import { ByteReader, ByteWriter } from "@espalier/core";
-import type { FactsChunk, FactsGroup, Tier } from "@espalier/prefix-index";
+import { type FactKind, type FactsChunk, type FactsGroup, resumePoint } from "@espalier/prefix-index";
 import type { BatchMark, EngineEpoch, FoldPoint } from "./engine-epoch.ts";
 
 const formatVersion = 1;
@@ -150,12 +150,13 @@ function readGroup(reader: ByteReader): FactsGroup {
 function readPart(reader: ByteReader, header: number): FactsChunk {
   const kind = header & 3;
   const inTier = header >>> 2;
-  if (inTier > 3 || (kind !== partKind.blocks && inTier > 0)) throw new RangeError("a part of an unknown tier");
+  if (inTier > resumePoint || (kind !== partKind.blocks && inTier > 0))
+    throw new RangeError("a part of an unknown tier");
   if (kind === partKind.walked) return { kind: "walked" };
   if (kind > partKind.walked) throw new RangeError("a part of an unknown kind");
   const blocks = reader.varint();
   const words = readWords(reader, 2 * blocks);
-  if (kind === partKind.blocks) return { kind: "blocks", tier: inTier as Tier, words };
+  if (kind === partKind.blocks) return { kind: "blocks", tier: inTier as FactKind, words };
   return { kind: "holes", words, depths: readWords(reader, blocks) };
 }
 

@@ -1,5 +1,12 @@
 import type { SnapshotSink } from "@espalier/mesh";
-import { type FactsChunk, type FactsGroup, type PrefixIndex, type Tier, tier } from "@espalier/prefix-index";
+import {
+  type FactKind,
+  type FactsChunk,
+  type FactsGroup,
+  factKinds,
+  type PrefixIndex,
+  tier,
+} from "@espalier/prefix-index";
 import { epochId, type FoldPoint } from "./engine-epoch.ts";
 import type { IndexSink } from "./index-sink.ts";
 import type { KeptState } from "./kept-state.ts";
@@ -191,13 +198,13 @@ class KeptExport {
   /** What else the state has, once everything was read, including blocks of parts that were read. */
   *rest(): Generator<FactsChunk, void, undefined> {
     this.#follow();
-    const gone: number[][] = [[], [], [], []];
+    const gone: number[][] = factKinds.map(() => []);
     for (const [key, isHeld] of this.#changed) {
       const [inTier, low, high] = key.split(":").map(Number);
       if (isHeld) gone[inTier!]!.push(low!, high!);
     }
     for (const [inTier, words] of gone.entries()) {
-      if (words.length > 0) yield { kind: "blocks", tier: inTier as Tier, words: Uint32Array.from(words) };
+      if (words.length > 0) yield { kind: "blocks", tier: inTier as FactKind, words: Uint32Array.from(words) };
     }
     // The index may have lost holes that the kept state had.
     if (this.#kept.holes === "unknown") yield { kind: "walked" };
@@ -240,7 +247,7 @@ class KeptExport {
   }
 }
 
-const keyOf = (inTier: Tier, low: number, high: number): string => `${inTier}:${low}:${high}`;
+const keyOf = (inTier: FactKind, low: number, high: number): string => `${inTier}:${low}:${high}`;
 
 function pick(words: Uint32Array, wanted: Uint8Array): Uint32Array {
   return words.filter((_word, at) => wanted[at >>> 1] === 1);

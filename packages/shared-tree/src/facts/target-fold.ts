@@ -1,5 +1,5 @@
 import { type Origin, originKey } from "@espalier/mesh";
-import type { PrefixIndex } from "@espalier/prefix-index";
+import { factKinds, type PrefixIndex } from "@espalier/prefix-index";
 import { CheckpointTable, CheckpointValidator, type StatedCheckpoint } from "./checkpoint-table.ts";
 import {
   type BatchMark,
@@ -340,7 +340,7 @@ export class TargetFold {
 
 /** A target's content in short: two replicas with equal content have equal values. */
 export interface TargetContent {
-  /** Of all tiers. */
+  /** Of all tiers, and resume points. */
   readonly blocks: number;
   readonly digest: readonly [number, number];
 }
@@ -351,9 +351,9 @@ export function contentOf(index: PrefixIndex, slot: number): TargetContent {
   return { blocks: blocksOf(index, slot), digest: [digest[0]!, digest[1]!] };
 }
 
-/** Blocks of a target in all tiers. */
+/** Blocks of a target in all tiers, and its resume points. */
 export function blocksOf(index: Pick<PrefixIndex, "factBlockCount">, slot: number): number {
   let blocks = 0;
-  for (const inTier of [0, 1, 2, 3] as const) blocks += index.factBlockCount(slot, inTier);
+  for (const kind of factKinds) blocks += index.factBlockCount(slot, kind);
   return blocks;
 }

@@ -372,7 +372,7 @@ describe("snapshot frames", () => {
     ["half a stamp", [1, 0, 3, 65]],
     ["a group of no target", [1, 1, 0, 0, 0]],
     ["an unknown part", [1, 1, 3, 1, 0]],
-    ["an unknown tier", [1, 1, 16, 1, 0, 0]],
+    ["an unknown tier", [1, 1, 20, 1, 0, 0]],
     ["holes of a slow tier", [1, 1, 5, 1, 0, 0]],
     ["more words than bytes", [1, 1, 0, 1, 0, 255, 255, 255, 127]],
     ["bytes after the end", [1, 2, 0, 0, 0, 0]],

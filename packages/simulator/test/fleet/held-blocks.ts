@@ -1,4 +1,4 @@
-import { type Tier, tier } from "@espalier/prefix-index";
+import { type FactKind, tier } from "@espalier/prefix-index";
 import { blockMoveOf, type EngineMessage } from "../../src/fleet/sim-engine.ts";
 
 /** What messages leave behind, one entry a block, by a set of names. */
@@ -21,7 +21,7 @@ export function heldAfter(messages: readonly EngineMessage[]): string[] {
 }
 
 /** What is not in GPU memory says so. */
-export function nameIn(inTier: Tier, words: Uint32Array, block: number): string {
+export function nameIn(inTier: FactKind, words: Uint32Array, block: number): string {
   return `${inTier === tier.gpu ? "" : `${inTier}/`}${nameOf(words, block)}`;
 }
 

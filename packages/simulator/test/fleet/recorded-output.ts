@@ -1,4 +1,4 @@
-import type { LedgerSink, Tier } from "@espalier/prefix-index";
+import type { FactKind, LedgerSink } from "@espalier/prefix-index";
 import type { FeedOutput } from "@espalier/shared-tree";
 import { nameIn } from "./held-blocks.ts";
 
@@ -21,7 +21,7 @@ export interface RecordedSink extends LedgerSink {
 export function recordedSink(): RecordedSink {
   const held = new Set<string>();
   type Visit = (name: string) => boolean;
-  const each = (inTier: Tier, words: Uint32Array, [from, to]: readonly [number, number], visit: Visit): void => {
+  const each = (inTier: FactKind, words: Uint32Array, [from, to]: readonly [number, number], visit: Visit): void => {
     for (let block = from; block < to; block++) {
       if (!visit(nameIn(inTier, words, block))) throw new Error(`block ${block} was no news`);
     }

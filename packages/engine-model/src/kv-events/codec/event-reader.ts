@@ -1,9 +1,9 @@
-import { type EngineEventBatch, eventKind, tier } from "@espalier/prefix-index";
+import { attention, type EngineEventBatch, eventKind, tier } from "@espalier/prefix-index";
 import type { DecodeLimits, RefusalReason } from "./event-decoder.ts";
 import { DetailReader } from "./event-detail.ts";
 import { readHashes, readTokens } from "./hashes-and-tokens.ts";
 import type { MsgpackCursor } from "./msgpack-cursor.ts";
-import { eventKeys, eventTags, field, prefixSpecKinds, removedPositions, tierOfMedium } from "./wire-names.ts";
+import { attentionOfSpecKind, eventKeys, eventTags, field, removedPositions, tierOfMedium } from "./wire-names.ts";
 
 /** Largest signed 32-bit integer; a larger number of an event is invalid. */
 const maxInt32 = 0x7fff_ffff;
@@ -41,7 +41,8 @@ export class EventReader {
   #tier = 0;
   #knownMedium = true;
   #group = -1;
-  #partial = 0;
+  #attention: number = attention.full;
+  #window = 0;
 
   constructor(cursor: MsgpackCursor, batch: EngineEventBatch, limits: DecodeLimits) {
     this.#cursor = cursor;
@@ -98,7 +99,8 @@ export class EventReader {
     this.#tier = tier.gpu;
     this.#knownMedium = true;
     this.#group = -1;
-    this.#partial = 0;
+    this.#attention = attention.full;
+    this.#window = 0;
     this.#detail.reset();
   }
 
@@ -158,6 +160,9 @@ export class EventReader {
         return this.#readMedium();
       case field.specKind:
         return this.#readSpecKind();
+      case field.slidingWindow:
+        this.#window = this.#readCount(0);
+        return this.#window >= 0;
       default:
         return this.#detail.readField(id);
     }
@@ -218,7 +223,7 @@ export class EventReader {
     const cursor = this.#cursor;
     if (cursor.readNil()) return true;
     if (!cursor.readText()) return false;
-    this.#partial = prefixSpecKinds.find(cursor.view, cursor.spanStart, cursor.spanEnd) < 0 ? 1 : 0;
+    this.#attention = attentionOfSpecKind(cursor.view, cursor.spanStart, cursor.spanEnd);
     return true;
   }
 
@@ -237,10 +242,11 @@ export class EventReader {
     this.#hashes = this.#hashesEnd;
     if (kind === eventKind.stored) {
       this.#tokens = this.#tokensEnd;
-      const { count, hasParent, blockSize, partial, detail: details } = this.#batch;
+      const { count, hasParent, blockSize, detail: details } = this.#batch;
       hasParent[count] = this.#hasParent;
       blockSize[count] = this.#blockSize;
-      partial[count] = this.#partial;
+      this.#batch.attention[count] = this.#attention;
+      this.#batch.window[count] = this.#window;
       details[count] = detail;
     } else if (isOne) this.#rememberRemoval(start);
     this.#commit(kind, this.#tier, this.#group, this.#knownMedium);
@@ -266,7 +272,8 @@ export class EventReader {
     if (kind !== eventKind.stored) {
       batch.hasParent[index] = 0;
       batch.blockSize[index] = 0;
-      batch.partial[index] = 0;
+      batch.attention[index] = attention.full;
+      batch.window[index] = 0;
       batch.detail[index] = undefined;
     }
     batch.count = index + 1;
@@ -275,7 +282,7 @@ export class EventReader {
 }
 
 function fieldAt(kind: number, position: number): number {
-  if (kind === eventKind.stored) return position <= field.specKind ? position : field.ignored;
+  if (kind === eventKind.stored) return position <= field.slidingWindow ? position : field.ignored;
   if (kind === eventKind.removed) return removedPositions[position] ?? field.ignored;
   return field.ignored;
 }
@@ -370,7 +377,8 @@ export function createEventBatch(): EngineEventBatch {
     blockSize: new Uint32Array(firstEvents),
     tier: new Uint8Array(firstEvents),
     group: new Int32Array(firstEvents),
-    partial: new Uint8Array(firstEvents),
+    attention: new Uint8Array(firstEvents),
+    window: new Uint32Array(firstEvents),
     detail: new Array<undefined>(firstEvents).fill(undefined),
   };
 }
@@ -387,7 +395,8 @@ export function reserveEvents(batch: EngineEventBatch, count: number): void {
   batch.blockSize = new Uint32Array(capacity);
   batch.tier = new Uint8Array(capacity);
   batch.group = new Int32Array(capacity);
-  batch.partial = new Uint8Array(capacity);
+  batch.attention = new Uint8Array(capacity);
+  batch.window = new Uint32Array(capacity);
   batch.detail = new Array<undefined>(capacity).fill(undefined);
 }
 

@@ -1,4 +1,4 @@
-import { type Tier, tier } from "@espalier/prefix-index";
+import { attention, type Tier, tier } from "@espalier/prefix-index";
 
 const lengths = 32;
 const bytesOfCode = 128;
@@ -67,8 +67,9 @@ export const field = {
   extraKeys: 8,
   groupIndex: 9,
   specKind: 10,
-  cacheSalt: 11,
-  ignored: 12,
+  slidingWindow: 11,
+  cacheSalt: 12,
+  ignored: 13,
 } as const;
 
 /** Keys of events as maps, at their indices in `field`. */
@@ -84,6 +85,7 @@ export const eventKeys = new TextTable([
   "extra_keys",
   "group_idx",
   "kv_cache_spec_kind",
+  "kv_cache_spec_sliding_window",
   "cache_salt",
 ]);
 
@@ -111,8 +113,23 @@ export function tierOfMedium(view: DataView, start: number, end: number): Tier |
   return mediumTiers[media.find(view, start, end)]?.[1];
 }
 
-/** Kinds of attention (vLLM's names) that keep all blocks as long as the prefix is reusable. */
-export const prefixSpecKinds = new TextTable(["full_attention", "mla_attention", "sink_full_attention"]);
+/** vLLM's names of what the layers of a cache group are. */
+const specKinds: readonly (readonly [string, number])[] = [
+  ["full_attention", attention.full],
+  ["mla_attention", attention.full],
+  ["sink_full_attention", attention.full],
+  ["sliding_window", attention.window],
+  ["sliding_window_mla", attention.window],
+  ["chunked_local_attention", attention.chunk],
+  ["mamba", attention.state],
+];
+
+const specKindNames = new TextTable(specKinds.map(([name]) => name));
+
+/** @returns one of `attention`, `other` for an unknown name */
+export function attentionOfSpecKind(view: DataView, start: number, end: number): number {
+  return specKinds[specKindNames.find(view, start, end)]?.[1] ?? attention.other;
+}
 
 /** Keys of a typed extra key. */
 export const extraKeyFields = new TextTable(["type", "modality"]);

@@ -51,7 +51,7 @@ describe.skipIf(folders.length === 0)("captured engines", () => {
         expect(event.detail?.blockKeys).toBeUndefined();
         salts.add(event.detail?.cacheSalt);
         adapters.add(event.detail?.adapter);
-        if (event.partial) partial += 1;
+        if (event.attention !== "full") partial += 1;
         if (event.kind === "stored" && event.tokens.length !== event.hashes.length * event.blockSize) ragged += 1;
       }
     }

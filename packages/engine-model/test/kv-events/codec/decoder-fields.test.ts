@@ -49,7 +49,7 @@ test("tokens of every width, pairs of a token and the next, and none", () => {
 
 test("fewer hashes than tokens, as sliding-window groups send, are handed through", () => {
   const event = decodeOne({ block_hashes: [1], token_ids: [1, 2, 3, 4, 5, 6], kv_cache_spec_kind: "sliding_window" });
-  expect(event).toMatchObject({ hashes: [1n], tokens: [1, 2, 3, 4, 5, 6], partial: true });
+  expect(event).toMatchObject({ hashes: [1n], tokens: [1, 2, 3, 4, 5, 6], attention: "window" });
   expect(decodeOne({ block_hashes: [], token_ids: [1, 2] })).toMatchObject({ hashes: [], tokens: [1, 2] });
 });
 
@@ -77,17 +77,24 @@ test.each([
 });
 
 test.each([
-  { kind: undefined, partial: false },
-  { kind: null, partial: false },
-  { kind: "full_attention", partial: false },
-  { kind: "mla_attention", partial: false },
-  { kind: "sink_full_attention", partial: false },
-  { kind: "sliding_window", partial: true },
-  { kind: "chunked_local_attention", partial: true },
-  { kind: "mamba", partial: true },
-  { kind: "of the future", partial: true },
-])("the attention $kind is partial: $partial", ({ kind, partial }) => {
-  expect(decodeOne({ kv_cache_spec_kind: kind }).partial).toBe(partial);
+  { kind: undefined, attention: "full" },
+  { kind: null, attention: "full" },
+  { kind: "full_attention", attention: "full" },
+  { kind: "mla_attention", attention: "full" },
+  { kind: "sink_full_attention", attention: "full" },
+  { kind: "sliding_window", attention: "window" },
+  { kind: "sliding_window_mla", attention: "window" },
+  { kind: "chunked_local_attention", attention: "chunk" },
+  { kind: "mamba", attention: "state" },
+  { kind: "of the future", attention: "other" },
+])("the kind $kind is $attention", ({ kind, attention }) => {
+  expect(decodeOne({ kv_cache_spec_kind: kind }).attention).toBe(attention);
+});
+
+test("the window of a group, if it is given", () => {
+  expect(decodeOne({ kv_cache_spec_kind: "sliding_window", kv_cache_spec_sliding_window: 128 }).window).toBe(128);
+  expect(decodeOne({ kv_cache_spec_sliding_window: null }).window).toBe(0);
+  expect(decodeOne({}).window).toBe(0);
 });
 
 describe("adapter, salt and extra keys", () => {

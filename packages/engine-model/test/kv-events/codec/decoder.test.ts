@@ -81,9 +81,9 @@ describe("generations of events", () => {
     { elements: 8, expected: { ...first, detail, tier: "cpu" } },
     { elements: 9, expected: { ...first, detail, tier: "cpu" } },
     { elements: 10, expected: { ...first, detail, tier: "cpu", group: 1 } },
-    { elements: 11, expected: { ...first, detail, tier: "cpu", group: 1, partial: true } },
-    { elements: 12, expected: { ...first, detail, tier: "cpu", group: 1, partial: true } },
-    { elements: 17, expected: { ...first, detail, tier: "cpu", group: 1, partial: true } },
+    { elements: 11, expected: { ...first, detail, tier: "cpu", group: 1, attention: "state" } },
+    { elements: 12, expected: { ...first, detail, tier: "cpu", group: 1, attention: "state", window: 64 } },
+    { elements: 17, expected: { ...first, detail, tier: "cpu", group: 1, attention: "state", window: 64 } },
   ])("a stored array of $elements", ({ elements, expected }) => {
     const later = [...stored, "LOCAL", null, "session", { more: 1 }, [1]];
     expect(decodeEvents(later.slice(0, elements))).toEqual([expected]);

@@ -137,7 +137,7 @@ describe.each(eventDialects)("%s", (dialect) => {
     );
     const [stored, removed] = plainEvents(decoder.batch);
     const vllm = removesOneByOne(dialect);
-    expect(stored).toMatchObject({ tier: "cpu", group, partial: vllm });
+    expect(stored).toMatchObject({ tier: "cpu", group, attention: vllm ? "window" : "full", window: vllm ? 64 : 0 });
     expect(stored!.detail?.blockKeys).toEqual(vllm ? [undefined, "5:img@3"] : undefined);
     expect(removed).toMatchObject({ tier: "disk", group });
   });

@@ -24,9 +24,19 @@ const storedNames = [
   "extra_keys",
   "group_idx",
   "kv_cache_spec_kind",
+  "kv_cache_spec_sliding_window",
 ];
 const removedNames = ["type", "block_hashes", "medium", "group_idx"];
 const kinds = { BlockStored: "stored", BlockRemoved: "removed", AllBlocksCleared: "cleared" } as const;
+const attentions: Readonly<Record<string, string>> = {
+  full_attention: "full",
+  mla_attention: "full",
+  sink_full_attention: "full",
+  sliding_window: "window",
+  sliding_window_mla: "window",
+  chunked_local_attention: "chunk",
+  mamba: "state",
+};
 const tiers: Readonly<Record<string, string>> = {
   GPU: "gpu",
   CPU: "cpu",
@@ -73,11 +83,11 @@ function readEvent(event: unknown): PlainEvent | undefined {
   if (!Object.hasOwn(kinds, tag)) return undefined;
   const kind = kinds[tag as keyof typeof kinds];
   const base = { kind, hashes: [], parent: undefined, tokens: [], blockSize: 0, detail: undefined };
-  if (kind === "cleared") return { ...base, tier: "gpu", group: -1, partial: false };
+  if (kind === "cleared") return { ...base, tier: "gpu", group: -1, attention: "full", window: 0 };
   const hashes = list(fields.block_hashes).map(hash);
   const medium = text(fields.medium) ?? "GPU";
   const place = { hashes, tier: tiers[medium] ?? "external", group: count(fields.group_idx) ?? -1 };
-  if (kind === "removed") return { ...base, ...place, partial: false };
+  if (kind === "removed") return { ...base, ...place, attention: "full", window: 0 };
   const specKind = text(fields.kv_cache_spec_kind);
   return {
     ...base,
@@ -85,7 +95,8 @@ function readEvent(event: unknown): PlainEvent | undefined {
     parent: absent(fields.parent_block_hash) ? undefined : hash(fields.parent_block_hash),
     tokens: absent(fields.token_ids) ? [] : list(fields.token_ids).map(token),
     blockSize: count(fields.block_size) ?? 0,
-    partial: specKind !== undefined && !["full_attention", "mla_attention", "sink_full_attention"].includes(specKind),
+    attention: specKind === undefined ? "full" : (attentions[specKind] ?? "other"),
+    window: count(fields.kv_cache_spec_sliding_window) ?? 0,
     detail: detail(fields),
   };
 }

@@ -1,4 +1,4 @@
-import { type EngineEventBatch, tierNames } from "@espalier/prefix-index";
+import { attention, type EngineEventBatch, tierNames } from "@espalier/prefix-index";
 
 /** An event as plain values that tests can write down and compare. */
 export interface PlainEvent {
@@ -9,7 +9,9 @@ export interface PlainEvent {
   readonly blockSize: number;
   readonly tier: string;
   readonly group: number;
-  readonly partial: boolean;
+  /** A name of `attention`. */
+  readonly attention: string;
+  readonly window: number;
   readonly detail:
     | {
         readonly adapter: string | undefined;
@@ -37,7 +39,8 @@ export function plainEvents(batch: EngineEventBatch): PlainEvent[] {
       blockSize: batch.blockSize[event]!,
       tier: tierNames[batch.tier[event]!]!,
       group: batch.group[event]!,
-      partial: batch.partial[event] === 1,
+      attention: Object.keys(attention)[batch.attention[event]!]!,
+      window: batch.window[event]!,
       detail: batch.detail[event],
     };
   });
@@ -53,7 +56,8 @@ export function plainEvent(given: Partial<PlainEvent>): PlainEvent {
     blockSize: 0,
     tier: "gpu",
     group: -1,
-    partial: false,
+    attention: "full",
+    window: 0,
     detail: undefined,
     ...given,
   };

@@ -138,7 +138,7 @@ describe("texts, arrays and maps of every width", () => {
         extra_keys: array(array(form("ada"), form("img"), form("tenant"))),
       });
       const detail = { adapter: "ada", cacheSalt: "tenant", blockKeys: ["3:img"] };
-      expect(decodeOne(event)).toEqual(plain({ tier: "disk", partial: true, detail }));
+      expect(decodeOne(event)).toEqual(plain({ tier: "disk", attention: "state", detail }));
     }
   });
 

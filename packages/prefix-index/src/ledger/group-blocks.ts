@@ -1,0 +1,101 @@
+import { tier } from "../tiers.ts";
+import { NodeMap } from "./node-map.ts";
+import { NodeTable } from "./node-table.ts";
+
+/** Words of a record: the engine's hash, two that the table needs, then the groups that have the block, by tier. */
+const field = { engine: 0, gpu: 4, cpu: 5 } as const;
+const recordWords = 6;
+const bitsOfCopy = 64;
+
+/**
+ * What the cache groups that need only a part of a prefix have, by the engine's hashes: their blocks exist whether or
+ * not full attention still has the same ones. Only GPU and CPU count. An engine may have several copies of a block, and
+ * announces the removal of each.
+ */
+export class GroupBlocks {
+  /** Blocks not taken at the bound. */
+  refused = 0;
+  readonly #table: NodeTable;
+  readonly #names: NodeMap;
+  /** Copies beyond the first, by record and group. */
+  readonly #copies = new Map<number, number>();
+
+  /** @param maxBlocks bound on blocks, at most 2^24 - 2 */
+  constructor(maxBlocks: number) {
+    this.#table = new NodeTable(recordWords, maxBlocks);
+    this.#names = new NodeMap(this.#table, field.engine);
+  }
+
+  get count(): number {
+    return this.#table.live;
+  }
+
+  get byteLength(): number {
+    return this.#table.byteLength + this.#names.byteLength;
+  }
+
+  /** The groups that have a block, one bit each. */
+  groupsOf(low: number, high: number): number {
+    const record = this.#names.find(low, high);
+    if (record === 0) return 0;
+    const at = record * recordWords;
+    return this.#table.words[at + field.gpu]! | this.#table.words[at + field.cpu]!;
+  }
+
+  store(low: number, high: number, bit: number, inTier: number): void {
+    const word = wordOf(inTier);
+    if (word === undefined) return;
+    let record = this.#names.find(low, high);
+    if (record === 0) {
+      if (!this.#table.hasRoomFor(1)) {
+        this.refused++;
+        return;
+      }
+      record = this.#table.allocate();
+      this.#table.words[record * recordWords] = low;
+      this.#table.words[record * recordWords + 1] = high;
+      this.#names.add(record);
+    }
+    const at = record * recordWords + word;
+    if ((this.#table.words[at]! & bit) === 0) this.#table.words[at]! |= bit;
+    else {
+      const key = copyKey(record, bit, inTier);
+      this.#copies.set(key, (this.#copies.get(key) ?? 0) + 1);
+    }
+  }
+
+  /** @returns whether the group no longer has the block in this tier, and had it */
+  remove(low: number, high: number, bit: number, inTier: number): boolean {
+    const word = wordOf(inTier);
+    const record = word === undefined ? 0 : this.#names.find(low, high);
+    if (word === undefined || record === 0) return false;
+    const { words } = this.#table;
+    const at = record * recordWords;
+    if ((words[at + word]! & bit) === 0) return false;
+    if (dropCopy(this.#copies, copyKey(record, bit, inTier))) return false;
+    words[at + word]! &= ~bit;
+    if (words[at + field.gpu] === 0 && words[at + field.cpu] === 0) {
+      this.#names.remove(record);
+      this.#table.release(record);
+    }
+    return true;
+  }
+}
+
+function wordOf(inTier: number): number | undefined {
+  if (inTier === tier.gpu) return field.gpu;
+  return inTier === tier.cpu ? field.cpu : undefined;
+}
+
+const copyKey = (record: number, bit: number, inTier: number): number =>
+  record * bitsOfCopy + 2 * (31 - Math.clz32(bit)) + inTier;
+
+/** Counts one copy less, and returns whether there was one beyond the first. */
+export function dropCopy(copies: Map<number, number>, key: number): boolean {
+  if (copies.size === 0) return false;
+  const count = copies.get(key);
+  if (count === undefined) return false;
+  if (count === 1) copies.delete(key);
+  else copies.set(key, count - 1);
+  return true;
+}

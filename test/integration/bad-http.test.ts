@@ -242,9 +242,9 @@ test.each(["http://router.example", "HTTP://127.0.0.1:1", "https://[::1]:8080"])
     expect((await get("/v1/chat/completions")).headers.allow).toBe("POST");
     expect((await get("/admin/status")).status).toBe(404);
     expect((await get("")).status).toBe(404);
-    const options = { method: "POST", path: `${origin}/v1/audio/speech?x=1`, body: "{}" };
+    const options = { method: "POST", path: `${origin}/v1/audio/voices?x=1`, body: "{}" };
     expect((await call(router.url, options)).status).toBe(200);
-    expect(engine.requests.at(-1)?.path).toBe("/v1/audio/speech?x=1");
+    expect(engine.requests.at(-1)?.path).toBe("/v1/audio/voices?x=1");
   },
 );
 

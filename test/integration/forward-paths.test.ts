@@ -80,12 +80,12 @@ const form = (...fields: readonly (readonly [head: string, value: string])[]): B
     "latin1",
   );
 
-// Transcriptions name their model in a form, which the router did not read: with several models all were refused.
+// Clients that send files name their model in a form, which the router did not read: with several models all were refused.
 test("the model comes from a form's field, before or after the file, and the form passes byte for byte", async () => {
   const [alpha, beta] = [await engineOf("alpha"), await engineOf("beta")];
   const config = { "forward-paths": ["/v1/audio/*"], models: { aliases: { b: "beta" } } };
   const router = await rig.router({ engines: [alpha.url, beta.url], config });
-  const url = `${router.url}/v1/audio/transcriptions`;
+  const url = `${router.url}/v1/audio/voices`;
   const file = [
     'name="file"; filename="model.wav"\r\nContent-Type: audio/wav',
     "RIFF\x00\xff\r\n--cu\r\n\r\n",

@@ -165,8 +165,8 @@ test("at a forwarded path, a request for an adapter of SGLang is one that names 
   expect(sglang.requests.at(-1)?.body.toString()).toBe(body);
   for (const [path, model] of [
     ["/invocations", "ada"],
-    ["/v1/audio/speech", "base:ada"],
-    ["/v1/audio/speech", "ada"],
+    ["/v1/audio/voices", "base:ada"],
+    ["/v1/audio/voices", "ada"],
   ] as const) {
     const answer = await post(router.url + path, { model, messages });
     expect([answer.status, errorOf(answer)]).toMatchObject([400, { code: "adapter_not_served", param: "model" }]);
@@ -174,7 +174,7 @@ test("at a forwarded path, a request for an adapter of SGLang is one that names 
   expect(sglang.requests).toHaveLength(1);
   const both = await rig.router({ engines: [sglang.url, vllm.url], config });
   for (let sent = 0; sent < 4; sent++) {
-    expect((await post(`${both.url}/v1/audio/speech`, { model: "ada", input: "x" })).status).toBe(200);
+    expect((await post(`${both.url}/v1/audio/voices`, { model: "ada", input: "x" })).status).toBe(200);
   }
   expect([sglang.requests.length, vllm.requests.length]).toEqual([1, 4]);
 
@@ -186,7 +186,7 @@ test("at a forwarded path, a request for an adapter of SGLang is one that names 
     { listed: models },
   );
   const moved = await rig.router({ engines: [sglang.url, outdated.url], config });
-  expect((await post(`${moved.url}/v1/audio/speech`, { model: "ada", input: "x" })).status).toBe(404);
+  expect((await post(`${moved.url}/v1/audio/voices`, { model: "ada", input: "x" })).status).toBe(404);
   expect([sglang.requests.length, outdated.requests.length]).toEqual([1, 1]);
 });
 

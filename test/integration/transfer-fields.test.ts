@@ -47,7 +47,7 @@ test("every field of the list is refused at every path, in small and in large bo
   const inside = ["vllm_xargs", "sampling_params.extra_args"];
   const names = listed("Fields").map((name) => (inside.includes(name) ? `${name}.kv_hints` : name));
   expect(names).toEqual(expect.arrayContaining(["encoder_urls", ...inside.map((name) => `${name}.kv_hints`)]));
-  for (const path of [...endpoints.map((endpoint) => endpoint.path), "/v1/audio/speech"]) {
+  for (const path of [...endpoints.map((endpoint) => endpoint.path), "/v1/audio/voices"]) {
     const refusedFor = async (name: string, more = {}): Promise<string | undefined> => {
       const set = name.split(".").reduceRight<unknown>((value, part) => ({ [part]: value }), "x") as object;
       const { status, text } = await post(router.url + path, { ...chat(anyPrompt), ...more, ...set });
@@ -67,10 +67,10 @@ test("no header of the list reaches an engine, with a body, forwarded, or for a 
   const names = listed("Headers");
   expect(names).toEqual(expect.arrayContaining(["x-vllm-priority", "x-override-rid", "x-prefiller-url"]));
   const sent = Object.fromEntries([...names, "x-kept"].map((name) => [name.toUpperCase(), "1"]));
-  for (const path of ["/v1/chat/completions", "/v1/audio/speech"]) await post(router.url + path, chat(), sent);
+  for (const path of ["/v1/chat/completions", "/v1/audio/voices"]) await post(router.url + path, chat(), sent);
   await call(`${router.url}/v1/responses/resp_1`, { headers: sent });
   const got = engine.requests.filter(({ headers }) => headers["x-kept"] === "1");
-  expect(got.map(({ path }) => path)).toEqual(["/v1/chat/completions", "/v1/audio/speech", "/v1/responses/resp_1"]);
+  expect(got.map(({ path }) => path)).toEqual(["/v1/chat/completions", "/v1/audio/voices", "/v1/responses/resp_1"]);
   for (const { headers } of engine.requests) expect(names.filter((name) => headers[name] !== undefined)).toEqual([]);
 });
 
@@ -91,7 +91,7 @@ test("fields by which engines fetch blocks are refused, headers taken out, and i
   expect(errorOf(await post(`${router.url}/v1/chat/completions`, chat({ bootstrap_host: "10.0.0.1" })))).toMatchObject({
     ...{ code: "reserved_field", param: "bootstrap_host" },
   });
-  const speech = `${router.url}/v1/audio/speech`;
+  const voices = `${router.url}/v1/audio/voices`;
   const form =
     '--b\r\ncontent-disposition: form-data; name="vllm_xargs"\r\n\r\n{"kv_transfer_params":"x"}\r\n--b--\r\n';
   for (const [body, type] of [
@@ -101,15 +101,15 @@ test("fields by which engines fetch blocks are refused, headers taken out, and i
     [form, "multipart/form-data; boundary=b"],
   ] as const) {
     for (const more of [{}, { "x-espalier-model": "tiny" }]) {
-      expect(errorOf(await post(speech, body, { "content-type": type, ...more })).code).toBe("reserved_field");
+      expect(errorOf(await post(voices, body, { "content-type": type, ...more })).code).toBe("reserved_field");
     }
   }
-  expect(errorOf(await post(speech, "(compressed)", { "x-body-compressed": "zstd" })).code).toBe(
+  expect(errorOf(await post(voices, "(compressed)", { "x-body-compressed": "zstd" })).code).toBe(
     "unsupported_encoding",
   );
   expect(engine.requests).toEqual([]);
 
-  for (const path of ["/v1/chat/completions", "/v1/audio/speech"]) {
+  for (const path of ["/v1/chat/completions", "/v1/audio/voices"]) {
     expect(
       (await post(router.url + path, chat({ bootstrap_host: null }), { ...headers, "x-request-id": id })).status,
     ).toBe(200);

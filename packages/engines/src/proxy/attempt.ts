@@ -4,6 +4,7 @@ import type { Connection, WireRequest } from "./connection.ts";
 import type { Deadlined, Deadlines } from "./deadlines.ts";
 import { type AttemptStage, classifyError, type FailureKind } from "./failure.ts";
 import { isCoded } from "./headers.ts";
+import { StreamedBody } from "./streamed-body.ts";
 import type { ConnectionUser, EnginePool } from "./upstream-pools.ts";
 
 /**
@@ -249,6 +250,8 @@ export class Attempt implements RunningAttempt, Dispatcher.DispatchHandler, Conn
   /** Whether a kept connection had gone stale: closed by the engine while idle, or by its restart. */
   #isStale(): boolean {
     if (this.#phase !== "dialling" && this.#phase !== "sent") return false;
+    const { body } = this.#request;
+    if (body instanceof StreamedBody && !body.isWhole) return false;
     return (this.#connection?.answered ?? 0) > 0 && this.#deadlines.nowMs() - this.#sinceMs < maxStaleMs;
   }
 

@@ -2,6 +2,7 @@ import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import { Client, type Dispatcher } from "undici";
 import type { CurrentTls, TlsOptions } from "./options.ts";
+import { StreamedBody } from "./streamed-body.ts";
 
 const ignore = (): void => {};
 
@@ -60,8 +61,9 @@ export class Connection {
   dispatch(request: WireRequest, handler: Dispatcher.DispatchHandler): void {
     const { headers, body } = request;
     // undici does not know the length of a body in pieces.
+    const isPieced = body instanceof PiecedBody || body instanceof StreamedBody;
     const wire =
-      body instanceof PiecedBody
+      isPieced && body.sizeBytes !== undefined
         ? { ...request, headers: [...headers, "content-length", String(body.sizeBytes)] }
         : request;
     this.#interim.expect();
@@ -243,7 +245,7 @@ export class PiecedBody implements Iterable<Buffer> {
   }
 }
 
-export type WireBody = Buffer | PiecedBody | null;
+export type WireBody = Buffer | PiecedBody | StreamedBody | null;
 
 /** A body for an engine: one buffer unless it is large; null when empty. */
 export function wireBody(pieces: readonly Buffer[]): WireBody {

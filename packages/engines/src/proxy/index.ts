@@ -10,4 +10,5 @@ export { answerHeaders, dropHeader, isNamed, requestHeaders, retryAfterMs } from
 export { defaultProxyOptions, type ProxyOptionsInput, type TlsOptions } from "./options.ts";
 export { type AttemptRequest, createProxy, type Proxy } from "./proxy.ts";
 export type { SideCall, SideOutcome, SideRequest, Upstream } from "./side-request.ts";
+export { maxHeldBytes, StreamedBody } from "./streamed-body.ts";
 export type { Tunnel } from "./upgrade-attempt.ts";

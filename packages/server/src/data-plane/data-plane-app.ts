@@ -28,6 +28,7 @@ import { readBody, releaseBody, reserveDeclared, reservePieces } from "./read-bo
 import { readRequestId } from "./request-ids.ts";
 import { registerSessionEnds } from "./session-ends.ts";
 import { registerStoredResponseRoutes } from "./stored-responses.ts";
+import { registerUploadRoutes } from "./upload-routes.ts";
 
 declare module "fastify" {
   interface FastifyContextConfig {
@@ -155,6 +156,7 @@ export function createDataPlaneApp(
     registerInferenceRoutes(served, context);
     registerStoredResponseRoutes(served, context);
     registerRealtimeRoute(served, context);
+    registerUploadRoutes(served, context);
     registerForwardRoutes(served, context);
     served.setNotFoundHandler((request, reply) => notFound(context, app, request, reply));
   });

@@ -23,7 +23,8 @@ import {
 } from "@espalier/routing";
 import type { FastifyInstance } from "fastify";
 import { largeBodyBytes, type ReadPrompt, scanInline } from "../large-bodies/large-bodies.ts";
-import { readForwardedBody, refuseReserved } from "../large-bodies/read-forwarded-body.ts";
+import { readForwardedBody } from "../large-bodies/read-forwarded-body.ts";
+import { refuseReserved } from "../large-bodies/reserved-fields.ts";
 import { planOverflow } from "../overflow/overflow.ts";
 import { saltOf } from "../prefix/prompt-reader.ts";
 import { answer, bytesPerToken, engineHead, planForward } from "../request/answer-request.ts";

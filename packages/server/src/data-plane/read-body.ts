@@ -130,6 +130,14 @@ export function releaseBody({ inFlight }: Pick<BodyBudget, "inFlight">, request:
   request.reservedBytes = -1;
 }
 
+/** Keeps of a reservation what a body that is sent while it arrives needs. */
+export function shrinkReservation({ inFlight }: BodyBudget, request: ReservingRequest, bytes: number): void {
+  const excess = request.reservedBytes - bytes;
+  if (excess <= 0) return;
+  inFlight.bodyBytes -= excess;
+  request.reservedBytes = bytes;
+}
+
 /**
  * @returns a function that reserves each piece of a body of undeclared length, and returns an error beyond the budget
  */

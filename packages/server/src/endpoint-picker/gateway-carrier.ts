@@ -8,6 +8,7 @@ import {
   isNamed,
   PiecedBody,
   type RunningAttempt,
+  StreamedBody,
   type WireBody,
 } from "@espalier/engines";
 import { explainSelection, noRetryBudget, Retries, type Selection } from "@espalier/routing";
@@ -246,6 +247,7 @@ export function isAllowed({ engine }: Target, subset: ReadonlySet<string> | unde
 
 function piecesOf(body: WireBody): readonly Buffer[] {
   if (body === null) return [];
+  if (body instanceof StreamedBody) return [];
   return body instanceof PiecedBody ? [...body] : [body];
 }
 

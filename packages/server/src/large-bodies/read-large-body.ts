@@ -20,7 +20,8 @@ import {
   type PromptView,
 } from "@espalier/tokenizer";
 import type { BodyResult, BodyTask, PlainView, PromptTerms, ReadingRules } from "./large-bodies.ts";
-import { readForwardedBody, refuseReserved } from "./read-forwarded-body.ts";
+import { readForwardedBody } from "./read-forwarded-body.ts";
+import { refuseReserved } from "./reserved-fields.ts";
 
 /** Most tokenizers; a new one beyond it replaces the oldest. */
 const maxTokenizers = 16;

@@ -9,6 +9,7 @@ import {
   PiecedBody,
   type RunningAttempt,
   retryAfterMs,
+  StreamedBody,
   type Upstream,
   type WireBody,
   wireBody,
@@ -33,6 +34,8 @@ export interface ExchangedRequest {
   readonly requestId: string;
   /** Empty once the answer has begun. */
   readonly body: readonly Buffer[];
+  /** A body that is still arriving, in place of `body`. */
+  readonly upload?: StreamedBody | undefined;
   /** API family of the error frame in a stream that was cut. */
   readonly family: ApiFamily;
   /** When the answer must be complete, on the scale of the clock's `nowMs`; no limit by default. */
@@ -206,6 +209,8 @@ export class Exchange implements AttemptOwner {
       return;
     }
     this.#response.on("close", () => this.#clientClosed());
+    const { upload } = this.#request;
+    if (upload) upload.onFault = (fault) => this.#spoiled(asEspalierError(fault));
     try {
       this.#source.start(this);
     } catch (thrown) {
@@ -221,7 +226,7 @@ export class Exchange implements AttemptOwner {
       return;
     }
     this.#source.retries.begin();
-    this.#body = wireBody(this.#request.body);
+    this.#body = this.#request.upload ?? wireBody(this.#request.body);
     this.proceed();
   }
 
@@ -334,7 +339,7 @@ export class Exchange implements AttemptOwner {
       if (engine === "later") return;
       const failure = this.#try(engine);
       if (failure === undefined) return;
-      engine = this.#source.retries.after(failure, false, () => this.#source.choose());
+      engine = this.#source.retries.after(failure, false, () => this.#chooseAgain());
     }
     this.#close(this.#lastError ?? new EspalierError("no_engine_available"));
   }
@@ -363,6 +368,11 @@ export class Exchange implements AttemptOwner {
     return this.#lose("overloaded", new EspalierError("overloaded", "The engine's queue is full."));
   }
 
+  /** A body of which an engine has taken more than is held goes to no other one. */
+  #chooseAgain(): NextEngine {
+    return this.#request.upload?.isWhole === false ? undefined : this.#source.choose();
+  }
+
   get #isFinal(): boolean {
     return this.#parts.carrier.isFinal === true;
   }
@@ -381,9 +391,7 @@ export class Exchange implements AttemptOwner {
       this.#lose(kind, error);
       if (this.#mayResume && this.#resume(kind)) return;
       const isBegun = this.#committed && !this.#isResumed;
-      const next = isBegun
-        ? undefined
-        : this.#source.retries.after(kind, this.#status > 0, () => this.#source.choose());
+      const next = isBegun ? undefined : this.#source.retries.after(kind, this.#status > 0, () => this.#chooseAgain());
       if (next !== undefined) this.#launch(next);
       else this.#close(error);
     } catch (thrown) {
@@ -453,7 +461,7 @@ export class Exchange implements AttemptOwner {
     this.#lastError = error;
     const answer = { status, retryAfterMs: retryAfterMs(rawHeaders) };
     this.#source.failed({ kind: "status", beforeFirstByte: true, error, ...answer });
-    const next = this.#source.retries.charged(() => this.#source.choose());
+    const next = this.#source.retries.charged(() => this.#chooseAgain());
     if (next === undefined) return false;
     this.#parts.attemptMetrics.failed.status.add();
     this.#launch(next);
@@ -520,7 +528,9 @@ export class Exchange implements AttemptOwner {
 
   /** Releases the bodies: nothing is resent once the answer has begun, or once another has the request. */
   releaseBody(): void {
-    for (const body of [this.#body, this.#sent]) if (body instanceof PiecedBody) body.release();
+    for (const body of [this.#body, this.#sent]) {
+      if (body instanceof PiecedBody || body instanceof StreamedBody) body.release();
+    }
     this.#body = null;
     this.#sent = null;
   }
@@ -549,6 +559,13 @@ export class Exchange implements AttemptOwner {
     this.#lost(kind, error);
   }
 
+  /** The rest of the body shows that the request is none. The engine has not got all of it. */
+  #spoiled(error: EspalierError): void {
+    if (this.#done) return;
+    this.#attempt?.cancel();
+    this.#close(error);
+  }
+
   #clientClosed(): void {
     if (this.#done) return;
     this.#attempt?.cancel();
@@ -574,6 +591,7 @@ export class Exchange implements AttemptOwner {
   #finish(outcome: ExchangeOutcome): void {
     if (this.#done) return;
     this.#done = true;
+    this.#request.upload?.close();
     this.#parts.attemptMetrics.responseBytes(this.#sink.bytes);
     this.#source.ended(outcome);
   }

@@ -10,6 +10,9 @@ import type { ServiceClass } from "../routing/service-class.ts";
 import type { ExchangedRequest } from "./exchange.ts";
 import type { RequestTrace } from "./request-trace.ts";
 
+/** Paths at which clients send files, in forms. */
+export type UploadEndpoint = "transcriptions" | "translations" | "image_edits";
+
 /** A client's request as it arrives. Fastify's requests have this shape. */
 export interface ClientRequest {
   readonly method: string;
@@ -59,7 +62,7 @@ export interface PlannedRequest extends ExchangedRequest, PairedRequest<Target> 
   /** The `traceparent` for engines where the client sent none that is valid; undefined where the client's goes on. */
   readonly ownTraceparent: string | undefined;
   /** Names the route in metrics. */
-  readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded" | "realtime";
+  readonly endpointId: Endpoint["id"] | "stored_response" | "forwarded" | "realtime" | UploadEndpoint;
   readonly pool: PoolSettings;
   readonly targets: readonly Target[];
   /** Whether an engine applies the adapter that is asked for; absent for a base model. */

@@ -112,6 +112,17 @@ test("where the router makes the engines' tokens, the usage of a chat is exact, 
   }
 });
 
+test.each(["cut-mid-stream", "reset-mid-stream"])(
+  "%s: a stream of which only the head came begins anew",
+  async (kind) => {
+    const { bad, router } = await pairOf();
+    await bad.fault({ kind, afterTokens: 0, count: 1 });
+    const { broken, whole } = await askBoth(router, chats, chat({ stream: true, max_tokens: 20 }));
+    expect(read(broken)).toEqual(read(whole));
+    expect(read(broken)).toMatchObject({ ends: 1, errors: [], roles: 1 });
+  },
+);
+
 test("the decisions of a request name both engines, and its log line, too", async () => {
   const { bad, good, router } = await pairOf();
   await bad.fault({ kind: "cut-mid-stream", afterTokens: 5, count: 1 });

@@ -136,6 +136,8 @@ export interface AnswerSource {
   judge(status: number, head: Buffer, ended: boolean): Verdict;
   /** Makes an engine's headers, as flat pairs, those of the client's answer, in place. */
   editHeaders(pairs: string[]): void;
+  /** Whether a stream of which only the head came may begin anew at another engine. */
+  readonly mayBeginAnew?: boolean;
   /**
    * A stream broke after its first byte. Called once at most.
    *
@@ -391,12 +393,19 @@ export class Exchange implements AttemptOwner {
       this.#lose(kind, error);
       if (this.#mayResume && this.#resume(kind)) return;
       const isBegun = this.#committed && !this.#isResumed;
-      const next = isBegun ? undefined : this.#source.retries.after(kind, this.#status > 0, () => this.#chooseAgain());
+      const next = isBegun
+        ? undefined
+        : this.#source.retries.after(kind, this.#hasLastingHead, () => this.#chooseAgain());
       if (next !== undefined) this.#launch(next);
       else this.#close(error);
     } catch (thrown) {
       this.crash(thrown);
     }
+  }
+
+  /** Whether the head of an answer came that no other engine's answer may replace. */
+  get #hasLastingHead(): boolean {
+    return this.#status > 0 && (this.#status !== 200 || this.#source.mayBeginAnew !== true);
   }
 
   /** A gateway's stream has no place for the answer of another engine, nor has one that no event can be added to. */

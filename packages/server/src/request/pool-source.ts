@@ -260,6 +260,11 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     return attempt === undefined || attempt === "later" ? attempt : this.#engineOf(attempt);
   }
 
+  get mayBeginAnew(): boolean {
+    const { drain, live } = this.#context;
+    return this.#plan.resumableAt !== undefined && live.current.resume.max > 0 && !drain.started && !this.#rest;
+  }
+
   resumeStream(kind: AttemptFailure["kind"], leave?: () => void): NextEngine | Buffer {
     const rest = this.#mayResume(kind) ? this.#resumption.rest(() => this.#engineId) : undefined;
     if (rest === undefined || Buffer.isBuffer(rest)) {

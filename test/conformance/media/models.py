@@ -125,4 +125,6 @@ def files(name, folder):
     about = {"size": -(-(first + len(special)) // 64) * 64, "added": added}
     settings = json.loads((Path(folder) / "tokenizer_config.json").read_text())
     settings.pop("chat_template", None)
+    # Else a class of its own reads the vocabulary and leaves these tokens out.
+    settings["tokenizer_class"] = "PreTrainedTokenizerFast"
     return {"tokenizer.json": tokenizer, "tokenizer_config.json": settings, **build(about, added[special[0]])}

@@ -88,7 +88,7 @@ def chats(serve, video=None):
         history.append(user(*parts, text(words(25))))
         request, answer = ask("turns", *history)
         yield request
-        history.append({"role": "assistant", "content": answer["text"]})
+        history.append({"role": "assistant", "content": answer.get("text", "")})
 
     # Another encoding of the same pixels, another way to send the same bytes.
     yield ask("encoding", system, user(image(png(1, 140, 196, level=1)), text(question)))[0]

@@ -16,7 +16,7 @@ import zmq
 
 NAME = "tiny"
 TOPIC = "kv-events"
-START_SECONDS = 300
+START_SECONDS = 600
 # A request's events follow its answer by one engine step.
 QUIET_SECONDS = 0.25
 
@@ -88,7 +88,7 @@ class Engine:
 
     def post(self, path, body):
         request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=120) as response:
+        with urllib.request.urlopen(request, timeout=300) as response:
             return json.loads(response.read())
 
     def messages(self):

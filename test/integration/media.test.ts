@@ -43,6 +43,24 @@ test("images and speech go to an engine of the model and count as load until the
   }
 });
 
+// Streams of other APIs than chats have no `[DONE]`: these counted as cut, and their engines as broken.
+test("a stream of images that ends as OpenAI's does is whole", async () => {
+  const event = (type: string) => `event: ${type}\ndata: ${JSON.stringify({ type, b64_json: "aGk=" })}\n\n`;
+  const events = event("image_generation.partial_image") + event("image_generation.completed");
+  const engine = await httpEngine(rig, ({ response }) => {
+    response.writeHead(200, { "content-type": "text/event-stream" }).end(events);
+  });
+  const router = await rig.router({ engines: [engine.url] });
+  for (let sent = 0; sent < 6; sent++) {
+    const answer = await post(`${router.url}/v1/images/generations`, { model: "tiny", prompt: "x", stream: true });
+    expect([answer.status, answer.text]).toEqual([200, events]);
+  }
+  await router.untilIdle();
+  const labels = { endpoint: "images", outcome: "answered" };
+  expect((await router.metrics()).sum("espalier_requests_total", labels)).toBe(6);
+  expect((await router.engines())[0]?.breaker.state).toBe("closed");
+});
+
 test("a request without a text, or with a reserved field, is refused as elsewhere", async () => {
   const [sim] = await rig.sims(1);
   const router = await rig.router({ engines: [sim!.url] });

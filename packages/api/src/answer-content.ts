@@ -47,12 +47,16 @@ const openingTypes: ReadonlySet<unknown> = new Set([
   "response.reasoning_part.added",
 ]);
 
-/** Events that end an answer of the Anthropic API and the Responses API, which both name their events. */
+/** Events that end an answer of the Anthropic API, the Responses API, and OpenAI's APIs of audio and images, which name their events. */
 const endTypes: ReadonlySet<unknown> = new Set([
   "message_stop",
   "response.completed",
   "response.failed",
   "response.incomplete",
+  "transcript.text.done",
+  "speech.audio.done",
+  "image_generation.completed",
+  "image_edit.completed",
   "error",
 ]);
 

@@ -67,6 +67,8 @@ export class SseUsageFilter {
   #hasContent = false;
   #isDone = false;
   #hasEnded = false;
+  /** Whether the last data event was too long to be read. */
+  #isLastUnread = false;
   #errorStatus: number | undefined;
   /** Events with token counts. Only the first and the last are kept, and parsed only on request. */
   #firstReport: Buffer | undefined;
@@ -218,6 +220,7 @@ export class SseUsageFilter {
     if (role === "done" || role === "last") this.#hasEnded = true;
     if (role === "data" || role === "last") {
       this.#events++;
+      this.#isLastUnread = !readable;
       if (!readable) this.#hasContent = true;
       else this.#readData(bytes, start, end, hasReport);
     }
@@ -274,8 +277,10 @@ export class SseUsageFilter {
   /** Not told of streams in an unknown form, which may end in any way. */
   #isCut(): boolean {
     if (this.#hasEnded) return false;
+    const isInEvent = this.#partial.size > 0 || this.#oversized !== undefined;
+    if (isInEvent || this.#isLastUnread) return isInEvent;
     const known = [this.#lastData(), this.#lastReport].map(parseEventData).filter((data) => data !== undefined);
-    return this.#partial.size > 0 || (known.length > 0 && known.every(lacksEnd));
+    return known.length > 0 && known.every(lacksEnd);
   }
 
   /** Passes on an event that is too long to keep; the rest of it passes as it arrives. */

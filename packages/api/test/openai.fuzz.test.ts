@@ -1,4 +1,5 @@
 import { EspalierError, type Random } from "@espalier/core";
+import { encodeFrame, opcodes } from "@espalier/core/websocket";
 import { type FuzzTarget, fuzzInFile } from "@espalier/testing";
 import { expect, test } from "vitest";
 import {
@@ -9,10 +10,12 @@ import {
   endpoints,
   findSession,
   parseStoredResponsePath,
+  RealtimeFrames,
   readAnswerHead,
   readJsonMember,
   readRequestView,
   readResponseId,
+  readSessionUpdate,
 } from "../src/index.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
@@ -105,7 +108,31 @@ function readStream(bytes: Uint8Array, random: Random): void {
   readAnswerHead(came, random.integer(2) === 0);
 }
 
+const event = (value: unknown): Buffer => encodeFrame(opcodes.text, JSON.stringify(value));
+const session = Buffer.concat([
+  event({ type: "session.created", id: "sess-1" }),
+  encodeFrame(opcodes.ping, "p"),
+  event({ type: "transcription.delta", delta: text }),
+  event({ type: "transcription.done", text: text.repeat(20), usage }),
+  encodeFrame(opcodes.close, Buffer.from([3, 232])),
+]);
+
+/** What is read of frames depends on their bytes, not on where they were cut. */
+function readFrames(bytes: Uint8Array, random: Random): void {
+  const [pieces, whole] = [new RealtimeFrames(), new RealtimeFrames()];
+  for (const chunk of chunksOf(bytes, random)) pieces.push(chunk);
+  whole.push(Buffer.from(bytes));
+  const seen = (frames: RealtimeFrames) => [frames.usage(), frames.tokensSeen, frames.isClosed, frames.isBetweenFrames];
+  expect(seen(pieces)).toEqual(seen(whole));
+}
+
 const targets: readonly FuzzTarget[] = [
+  { name: "frames of the realtime API", seeds: [session], read: readFrames },
+  {
+    name: "event of a realtime client",
+    seeds: [json({ type: "session.update", session: { model: "m" } }), json({ type: "session.update", model: "m" })],
+    read: (bytes) => void readSessionUpdate(Buffer.from(bytes))?.withModel("other"),
+  },
   { name: "HTTP bodies", seeds: bodies, read: readBody, refuses: isRefusal },
   { name: "SSE stream", seeds: streams, read: readStream },
   {

@@ -488,6 +488,20 @@ describe("fault tells a whole answer from one that is none", () => {
     ["ended by its reason alone", chunkEvent("a") + end("length"), undefined],
     ["ended by its reason, with usage behind it", chunkEvent("a") + end("length") + usageEvent, undefined],
     ["in an unknown form", "data: hello\n\ndata: world\n\n", undefined],
+    ...["transcript.text.done", "speech.audio.done", "image_generation.completed", "image_edit.completed"].map(
+      (type): [string, string, undefined] => [
+        `ended by ${type}`,
+        `data: {"type":"x.delta"}\n\ndata: {"type":"${type}"}\n\n`,
+        undefined,
+      ],
+    ),
+    ["ended by an event too long to be read", `${chunkEvent("a")}data: "${"x".repeat(1_048_577)}"\n\n`, undefined],
+    [
+      "cut inside such an event, behind another one",
+      `data: "${"x".repeat(1_048_577)}"\n\ndata: "${"x".repeat(1_048_577)}`,
+      { kind: "cut", status: 502 },
+    ],
+    ["cut inside such an event", `${chunkEvent("a")}data: "${"x".repeat(1_048_577)}`, { kind: "cut", status: 502 }],
     ["ended without any text", end("stop") + doneEvent, undefined],
     ["without an end", chunkEvent("a"), { kind: "cut", status: 502 }],
     ["cut inside an event", `${chunkEvent("a")}data: {"ch`, { kind: "cut", status: 502 }],

@@ -81,6 +81,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, readonly [sets: Ta
       "tokenizer",
       `folder of a model with tokenizer and chat template, or ${shippedModelName}; without it a token is four bytes`,
     ],
+    "--media-tokens N": ["mediaTokens", "placeholder tokens per image, audio or video; 0 refuses them"],
     "--lora NAME...": ["adapters", "LoRA adapter served under this name; repeatable"],
     "--lora-slots N": ["parameters.adapterSlots", "maximum adapters loaded and in use at once (all)"],
     "--lora-load-ms N": ["parameters.adapterLoadMs", "engine time to load an adapter; all requests wait (0)"],

@@ -49,6 +49,8 @@ export interface EngineSimOptions {
    * default tokens are four bytes each.
    */
   readonly tokenizer?: string;
+  /** Placeholders of an image, audio or video, for a tokenizer whose template has them; 0 for a model that takes none. */
+  readonly mediaTokens?: number;
   /** Names of LoRA adapters of the first model; none by default. */
   readonly adapters?: readonly string[];
   /** Behaviours of real releases (`behaviours`), each by its name or all of a release; none by default. */
@@ -148,7 +150,7 @@ export const loadFailurePolicies = ["fail", "recompute"] as const;
 export const dialectNames: readonly (EventDialect | "auto")[] = ["auto", ...eventDialects];
 
 type Defaulted =
-  | ("engines" | "host" | "port" | "speed" | "seed" | "naturalLengthMean" | "selfDescribingKvEvents")
+  | ("engines" | "host" | "port" | "speed" | "seed" | "naturalLengthMean" | "selfDescribingKvEvents" | "mediaTokens")
   | ("adapters" | "clock" | "scheduler" | "logger");
 
 /** The same with every default filled in. */
@@ -202,6 +204,8 @@ export const defaults = {
   speed: 1,
   seed: 0,
   naturalLengthMean: 0,
+  /** As LLaVA's for an image of 84 pixels. */
+  mediaTokens: 36,
   kvEvents: kvEventDefaults,
   transfer: {
     role: "both",
@@ -230,13 +234,14 @@ const maxEngines = 256;
 
 /** @throws RangeError naming the invalid option */
 export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
-  const { engines, host, port, preset, speed, seed, naturalLengthMean } = { ...defaults, ...options };
+  const { engines, host, port, preset, speed, seed, naturalLengthMean, mediaTokens } = { ...defaults, ...options };
   checkWhole("engines", engines, 1, maxEngines);
   checkPorts({ flag: "port", of: "the engines", port, count: engines });
   check(presetNames.includes(preset), `preset must be one of ${presetNames.join(", ")}`);
   check(Number.isFinite(speed) && speed > 0, "speed must be a number above 0");
   check(Number.isSafeInteger(seed), "seed must be a whole number");
   checkFromZero("natural-length-mean", naturalLengthMean);
+  check(Number.isSafeInteger(mediaTokens) && mediaTokens >= 0, "media-tokens must be a whole number from 0");
   const [model = defaults.models[0], ...aliases] = options.models ?? [];
   const { adapters = [] } = options;
   const names = [model, ...aliases, ...adapters];
@@ -265,6 +270,7 @@ export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
     speed,
     seed,
     naturalLengthMean,
+    mediaTokens,
     apiKey: options.apiKey,
     kvEvents: options.kvEvents && resolveKvEvents(options.kvEvents, { flavour, engines, host }),
     transfer: options.transfer && resolveTransfer(options.transfer, { engines, preset, flavour, host }),

@@ -55,6 +55,8 @@ export interface PlainEvent {
   readonly blockSize: number;
   readonly adapter: string | undefined;
   readonly cacheSalt: string | undefined;
+  /** What each block contains of images and the like. */
+  readonly blockKeys: readonly (string | undefined)[] | undefined;
 }
 
 const kinds = ["stored", "removed", "cleared"] as const;
@@ -77,6 +79,7 @@ export function plainEvents(batch: Batch): PlainEvent[] {
       blockSize: batch.blockSize[event] as number,
       adapter: batch.detail[event]?.adapter,
       cacheSalt: batch.detail[event]?.cacheSalt,
+      blockKeys: batch.detail[event]?.blockKeys,
     };
   });
 }

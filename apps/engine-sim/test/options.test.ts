@@ -70,6 +70,7 @@ test.each<[EngineSimOptions, string]>([
   [{ speed: Number.POSITIVE_INFINITY }, "speed"],
   [{ seed: 0.5 }, "seed"],
   [{ naturalLengthMean: -1 }, "natural-length-mean"],
+  [{ mediaTokens: 0.5 }, "media-tokens"],
   [{ models: [""] }, "model"],
   [{ parameters: { blockCount: 0 } }, "blockCount"],
   [{ kvEvents: { dialect: "vllm-0.1" as "auto" } }, "kv-events"],

@@ -28,6 +28,7 @@ export type {
   EngineStats,
   ImportedPrompt,
   KvEvent,
+  MediaRange,
   RequestReport,
 } from "./types.ts";
 export { maxCpuBlocks } from "./validation.ts";

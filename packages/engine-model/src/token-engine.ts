@@ -4,6 +4,7 @@ import { type CacheLog, type HashChain, silentLog } from "./kv-cache.ts";
 import type { RemoteSource } from "./kv-pull.ts";
 import type { RequestChain } from "./sequence.ts";
 import type {
+  BlockInputs,
   CacheFlavour,
   CpuMedium,
   Engine,
@@ -13,6 +14,7 @@ import type {
   EngineRequest,
   ImportedPrompt,
   KvEvent,
+  MediaRange,
 } from "./types.ts";
 import { checkParameters, checkRequest } from "./validation.ts";
 
@@ -90,6 +92,7 @@ interface TokenChainOptions {
   readonly hashSeed: number;
   readonly blockSize: number;
   readonly promptTokens: Uint32Array;
+  readonly media: readonly MediaRange[] | undefined;
   /** Tokens that will be generated; memory for them is allocated at once. */
   readonly outputTokens: number;
   readonly adapter: string | undefined;
@@ -106,12 +109,13 @@ class TokenChain implements HashChain {
   readonly hashes: Uint32Array;
   readonly adapter: string | undefined;
   readonly cacheSalt: string | undefined;
+  readonly #media: readonly MediaRange[] | undefined;
   readonly #rootA: number;
   readonly #rootB: number;
   #hashedBlocks = 0;
 
   /** Copies the prompt, so that the caller may reuse its array. */
-  constructor({ hashSeed, blockSize, promptTokens, outputTokens, adapter, cacheSalt }: TokenChainOptions) {
+  constructor({ hashSeed, blockSize, promptTokens, media, outputTokens, adapter, cacheSalt }: TokenChainOptions) {
     this.promptTokens = promptTokens.length;
     this.totalTokens = promptTokens.length + outputTokens;
     this.blockSize = blockSize;
@@ -120,19 +124,31 @@ class TokenChain implements HashChain {
     this.hashes = new Uint32Array(2 * Math.floor(this.totalTokens / blockSize));
     this.adapter = adapter;
     this.cacheSalt = cacheSalt;
+    this.#media = media && media.length > 0 ? media : undefined;
     let rootA = mixWord(hashSeed ^ 0x9e3779b9);
     let rootB = mixWord(Math.imul(hashSeed, MULTIPLIER_B) + 0x7f4a7c15);
     if (adapter !== undefined || cacheSalt !== undefined) {
       const name = `${adapter?.length ?? -1}:${adapter ?? ""}${cacheSalt === undefined ? "" : `/${cacheSalt}`}`;
-      for (let at = 0; at < name.length; at++) {
-        rootA = stepA(rootA, name.charCodeAt(at));
-        rootB = stepB(rootB, name.charCodeAt(at));
-      }
+      rootA = textA(rootA, name);
+      rootB = textB(rootB, name);
       rootA = mixWord(rootA ^ rootB);
       rootB = mixWord(rootB);
     }
     this.#rootA = rootA;
     this.#rootB = rootB;
+  }
+
+  /** Per block from `from` to `to`: what it contains of images and the like; undefined without any. */
+  inputs(from: number, to: number): readonly BlockInputs[] | undefined {
+    if (!this.#media) return undefined;
+    const all = Array.from({ length: to - from }, (_, block) => this.#inputsOf(from + block));
+    return all.some((inputs) => inputs) ? all : undefined;
+  }
+
+  #inputsOf(block: number): BlockInputs {
+    const start = block * this.blockSize;
+    const inside = this.#media?.filter((one) => one.start < start + this.blockSize && one.start + one.length > start);
+    return inside && inside.length > 0 ? inside.map((one) => [one.identifier, one.start - start]) : undefined;
   }
 
   hashBlocks(blocks: number): void {
@@ -147,6 +163,10 @@ class TokenChain implements HashChain {
         const token = tokens[at]!;
         a = stepA(a, token);
         b = stepB(b, token);
+      }
+      for (const [identifier, offset] of this.#inputsOf(block) ?? []) {
+        a = stepA(textA(a, identifier), offset);
+        b = stepB(textB(b, identifier), offset);
       }
       // Crossing the two words makes the pair one 64-bit hash instead of two of 32 bits.
       const crossed = mixWord(a ^ Math.imul(b, MULTIPLIER_A));
@@ -169,8 +189,8 @@ class TokenRequest extends TokenChain implements RequestChain<string> {
   readonly outputToken: (index: number) => number;
 
   constructor(request: EngineRequest, hashSeed: number, blockSize: number) {
-    const { promptTokens, outputTokens, adapter, cacheSalt } = request;
-    super({ hashSeed, blockSize, promptTokens, outputTokens, adapter, cacheSalt });
+    const { promptTokens, media, outputTokens, adapter, cacheSalt } = request;
+    super({ hashSeed, blockSize, promptTokens, media, outputTokens, adapter, cacheSalt });
     this.id = request.id;
     this.priority = request.priority ?? 0;
     this.imported = request.imported;
@@ -188,6 +208,18 @@ function stepA(word: number, token: number): number {
 function stepB(word: number, token: number): number {
   const mixed = Math.imul(word + token, MULTIPLIER_B);
   return mixed ^ (mixed >>> 13);
+}
+
+function textA(word: number, text: string): number {
+  let mixed = word;
+  for (let at = 0; at < text.length; at++) mixed = stepA(mixed, text.charCodeAt(at));
+  return mixed;
+}
+
+function textB(word: number, text: string): number {
+  let mixed = word;
+  for (let at = 0; at < text.length; at++) mixed = stepB(mixed, text.charCodeAt(at));
+  return mixed;
 }
 
 /** Collects KV events between two publications. */
@@ -222,6 +254,7 @@ function createEventLog(flavour: CacheFlavour, describesCpuBlocks: boolean): Eve
   const eventOf = (chain: TokenChain, from: number, to: number): StoredEvent => {
     const hashes: EngineHash[] = [];
     for (let block = from; block < to; block++) hashes.push(hashAt(chain.hashes, block));
+    const inputs = chain.inputs(from, to);
     return {
       type: "stored",
       hashes,
@@ -230,6 +263,7 @@ function createEventLog(flavour: CacheFlavour, describesCpuBlocks: boolean): Eve
       blockSize: chain.blockSize,
       adapter: chain.adapter,
       cacheSalt: from === 0 || joins ? chain.cacheSalt : undefined,
+      ...(inputs && { inputs }),
     };
   };
   return {
@@ -282,12 +316,13 @@ const noTokens = new Uint32Array(0);
 
 /** One block of a run, as an event of its own. */
 function blockOf(run: StoredEvent, at: number): StoredEvent {
-  const { hashes, parentHash, tokens, blockSize } = run;
+  const { hashes, parentHash, tokens, blockSize, inputs } = run;
   return {
     ...run,
     hashes: [hashes[at]!],
     parentHash: at === 0 ? parentHash : hashes[at - 1],
     tokens: tokens.subarray(at * blockSize, (at + 1) * blockSize),
+    ...(inputs && { inputs: [inputs[at]] }),
   };
 }
 

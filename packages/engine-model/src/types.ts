@@ -67,9 +67,20 @@ export interface ImportedPrompt {
   readonly msPerToken: number;
 }
 
+/** Placeholder tokens of an image, audio or video in a prompt. */
+export interface MediaRange {
+  /** The engine's name of its content, such as a hash of the file. */
+  readonly identifier: string;
+  /** The first placeholder, counted from the start of the prompt. */
+  readonly start: number;
+  readonly length: number;
+}
+
 export interface EngineRequest {
   readonly id: string;
   readonly promptTokens: Uint32Array;
+  /** In order of place; none by default. Prompts with other content at a place share no blocks from there on. */
+  readonly media?: readonly MediaRange[];
   /** Tokens that will be generated unless the request is aborted; at least 1. */
   readonly outputTokens: number;
   /** The generated token at position `index` (0 is the first). Must be pure. */
@@ -125,6 +136,9 @@ export type EngineHash = bigint;
 /** The name of CPU memory in vLLM's and SGLang's events. */
 export type CpuMedium = "CPU" | "CPU_PINNED";
 
+/** Extra keys of one block for images and the like, as vLLM has them; undefined for none. */
+export type BlockInputs = readonly (readonly [identifier: string, offset: number])[] | undefined;
+
 /** KV events in the order the engine makes them; one batch per step that had any. */
 export type KvEvent =
   | {
@@ -137,6 +151,8 @@ export type KvEvent =
       readonly adapter: string | undefined;
       /** vLLM: set on events whose first block is the first of its chain. SGLang: set on every event of a salted chain. */
       readonly cacheSalt: string | undefined;
+      /** Per block, what it contains of images and the like: the identifier, and where that begins relative to the block. */
+      readonly inputs?: readonly BlockInputs[];
       /**
        * Where the blocks are stored now, in addition to where they were; GPU memory when absent. For CPU memory vLLM gives only
        * the hashes, without parent or tokens.

@@ -79,9 +79,9 @@ function sglangDelta(index: number, delta: string, finishReason: string): string
 export function chatCompletions(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
   refuseTokenIds(context, body);
-  const prompt = context.text.chat(chatPromptOf(body));
+  const { tokens, media } = context.text.chat(chatPromptOf(body));
   answerOpenAi({
-    ...{ context, exchange, body, model, prompts: [prompt], begun: begunOf(context, body) },
+    ...{ context, exchange, body, model, prompts: [tokens], media, begun: begunOf(context, body) },
     outputLimit: outputLimit(context, body, "max_completion_tokens", "max_tokens"),
     write: chatAnswer(context.text, body),
     logprobs: () => chatLogprobs(context.text.words, body),
@@ -105,7 +105,7 @@ function begunOf({ flavour, text }: EngineContext, body: JsonObject) {
   if (last?.role !== "assistant" || others.length === 0) return undefined;
   const before = { ...rest, messages: (messages as readonly unknown[]).slice(0, -1) };
   const written = last.parts.map((part) => ("text" in part ? part.text : "")).join("");
-  return { prompt: text.chat(chatPromptOf(before)), text: written };
+  return { prompt: text.chat(chatPromptOf(before)).tokens, text: written };
 }
 
 /** @throws ApiError 400 for what SGLang's chats do not stream (openai/serving_chat.py) */

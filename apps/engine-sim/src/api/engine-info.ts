@@ -141,7 +141,7 @@ export function tokenize(context: EngineContext, exchange: Exchange, body: JsonO
   if (prompt === undefined && (body.messages ?? undefined) === undefined) throw missingField("prompt");
   const tokens =
     prompt === undefined
-      ? context.text.chat(chatPromptOf(body), optionalBoolean(body, "add_generation_prompt") ?? true)
+      ? context.text.chat(chatPromptOf(body), optionalBoolean(body, "add_generation_prompt") ?? true).tokens
       : context.text.text(prompt, optionalBoolean(body, "add_special_tokens") ?? true);
   sendJson(exchange, 200, {
     count: tokens.length,

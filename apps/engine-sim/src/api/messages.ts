@@ -6,6 +6,7 @@ import { type Exchange, sendJson } from "../http/exchange.ts";
 import type { AnswerFormat } from "../serving/answer.ts";
 import { deliver } from "../serving/deliver.ts";
 import type { EngineContext } from "../serving/engine-context.ts";
+import type { ChatTokens } from "../text/model-text.ts";
 import { messagesOf, partsOf } from "./chat-messages.ts";
 import { modelOf, outputLimit, planSequence } from "./planning.ts";
 
@@ -13,8 +14,8 @@ import { modelOf, outputLimit, planSequence } from "./planning.ts";
 export function messages(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   const model = modelOf(context, body);
   const limit = required(outputLimit(context, body, "max_tokens"), "max_tokens");
-  const prompt = promptOf(context, body);
-  const sequence = planSequence({ context, exchange, body, prompt, outputLimit: limit });
+  const { tokens: prompt, media } = promptOf(context, body);
+  const sequence = planSequence({ context, exchange, body, prompt, media, outputLimit: limit });
   const format = anthropicFormat(`msg_${context.newId()}`, model, sequence);
   const stream = optionalBoolean(body, "stream") ?? false;
   deliver(context, exchange, { model, stream, sequences: [sequence], format });
@@ -23,10 +24,10 @@ export function messages(context: EngineContext, exchange: Exchange, body: JsonO
 /** `POST /v1/messages/count_tokens`: how long the prompt of such a request is. */
 export function countTokens(context: EngineContext, exchange: Exchange, body: JsonObject): void {
   modelOf(context, body);
-  sendJson(exchange, 200, { input_tokens: promptOf(context, body).length });
+  sendJson(exchange, 200, { input_tokens: promptOf(context, body).tokens.length });
 }
 
-function promptOf({ text }: EngineContext, body: JsonObject): Uint32Array {
+function promptOf({ text }: EngineContext, body: JsonObject): ChatTokens {
   const system = partsOf(body.system, "system");
   const tools = jsonText(body.tools);
   return text.chat({

@@ -1,4 +1,5 @@
 import { type JsonObject, mixWord } from "@espalier/core";
+import type { MediaRange } from "@espalier/engine-model";
 import type { SequenceRequest } from "../engine/simulated-engine.ts";
 import { optionalBoolean, optionalInteger, optionalString } from "../http/body-fields.ts";
 import type { Exchange } from "../http/exchange.ts";
@@ -23,6 +24,8 @@ export interface PlanInput {
   readonly exchange: Exchange;
   readonly body: JsonObject;
   readonly prompts: readonly Uint32Array[];
+  /** Images, audio and videos in each of them; none by default. */
+  readonly media?: readonly MediaRange[];
   /**
    * The beginning of the answer, if the prompt ends with one: what was before it, and its text; or that nothing says
    * where it begins.
@@ -48,7 +51,7 @@ export function planSequence({ prompt, ...input }: Omit<PlanInput, "prompts"> & 
  * @throws ApiError 400 when an option is malformed or a prompt does not fit the model
  */
 export function planSequences(input: PlanInput) {
-  const { context, exchange, body, prompts, outputLimit, sampling = body, write } = input;
+  const { context, exchange, body, prompts, media, outputLimit, sampling = body, write } = input;
   const choices = optionalInteger(sampling, "n", 1, maxChoices) ?? 1;
   const seed = optionalInteger(sampling, "seed", Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER) ?? 0;
   const ignoreEos = optionalBoolean(sampling, "ignore_eos") ?? false;
@@ -63,7 +66,7 @@ export function planSequences(input: PlanInput) {
       forced ?? (ignoreEos ? Number.POSITIVE_INFINITY : naturalTokens(context, body, source));
     const promptHash = hashTokens(prompt);
     for (let choice = 0; choice < choices; choice++) {
-      const shared = { prompt, pooling: false, cacheSalt, adapter, priority };
+      const shared = { prompt, ...(media && { media }), pooling: false, cacheSalt, adapter, priority };
       if (write && forced === undefined) {
         const text = write((mixWord(promptHash ^ mixWord(seed)) ^ mixWord(choice)) >>> 0);
         const limit = outputLimit ?? context.engine.parameters.maxModelLength - prompt.length;

@@ -17,13 +17,13 @@ export function createResponse(context: EngineContext, exchange: Exchange, body:
   const conversation = conversationOf(context, body, previousId);
   const instructions = optionalString(body, "instructions");
   const tools = jsonText(body.tools);
-  const prompt = context.text.chat({
+  const { tokens: prompt, media } = context.text.chat({
     ...(previousId === undefined ? { body, endpoint: "responses" } : {}),
     messages: [...(instructions === undefined ? [] : [textMessage("system", instructions)]), ...conversation],
     ...(tools === undefined ? {} : { tools }),
   });
   const limit = outputLimit(context, body, "max_output_tokens");
-  const sequence = planSequence({ context, exchange, body, prompt, outputLimit: limit });
+  const sequence = planSequence({ context, exchange, body, prompt, media, outputLimit: limit });
   const store = optionalBoolean(body, "store") ?? true;
   const fields = { model, instructions: instructions ?? null, previous_response_id: previousId ?? null, store };
   const { id, format } = createResponseFormat(context, fields, sequence);

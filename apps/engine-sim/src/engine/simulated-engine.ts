@@ -9,6 +9,7 @@ import {
   type ImportedPrompt,
   type KvEvent,
   type KvHold,
+  type MediaRange,
   type RemoteSource,
   type RequestReport,
   type TokenRange,
@@ -26,6 +27,7 @@ import { createEngineTallies, type EngineTallies } from "./tallies.ts";
 /** One answer to one prompt. */
 export interface SequenceRequest {
   readonly prompt: Uint32Array;
+  readonly media?: readonly MediaRange[];
   readonly outputTokens: number;
   readonly finishReason: "length" | "stop";
   readonly text: GeneratedText;
@@ -374,10 +376,11 @@ function submitAll(engine: Engine, ids: readonly string[], requests: readonly Se
 }
 
 function modelRequest(id: string, request: SequenceRequest) {
-  const { prompt, outputTokens, text, cacheSalt, adapter, priority, imported, remote, pinned } = request;
+  const { prompt, media, outputTokens, text, cacheSalt, adapter, priority, imported, remote, pinned } = request;
   return {
     id,
     promptTokens: prompt,
+    ...(media && { media }),
     outputTokens,
     outputToken: text.token,
     ...(cacheSalt === undefined ? {} : { cacheSalt }),

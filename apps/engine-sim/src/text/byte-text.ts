@@ -1,6 +1,6 @@
 import { hashText, mixWord } from "@espalier/core";
 import { byteWords } from "./generated-text.ts";
-import type { ChatPrompt, ContentPart, ModelText } from "./model-text.ts";
+import type { ChatPrompt, ChatTokens, ContentPart, ModelText } from "./model-text.ts";
 
 /** Tokens of four bytes each, for engines without a model's tokenizer. */
 export const byteText: ModelText = {
@@ -32,7 +32,7 @@ const roles: Readonly<Record<string, SpecialToken>> = {
  *
  * @param openTurn whether to open the assistant's next turn at the end; not where the last message is continued
  */
-function renderChat({ messages, tools, documents, body }: ChatPrompt, openTurn = true): Uint32Array {
+function renderChat({ messages, tools, documents, body }: ChatPrompt, openTurn = true): ChatTokens {
   const isContinued = body?.continue_final_message === true;
   const writer = createTokenWriter();
   writeTurn(writer, "tools", tools);
@@ -44,7 +44,7 @@ function renderChat({ messages, tools, documents, body }: ChatPrompt, openTurn =
     if (!isContinued || at < messages.length - 1) writer.token(specialTokenIds.end);
   }
   if (openTurn && !isContinued) writer.token(specialTokenIds.assistant);
-  return writer.finish();
+  return { tokens: writer.finish(), media: [] };
 }
 
 function writeTurn(writer: TokenWriter, name: SpecialToken, text: string | undefined): void {
@@ -72,7 +72,7 @@ function writeParts(writer: TokenWriter, parts: readonly ContentPart[]): void {
 /** Tokens per image. */
 const tokensPerImage = 256;
 
-/** Placeholders that depend on the image only, like an engine's hashes of multimodal inputs. */
+/** Placeholders that depend on the image, as SGLang's do. */
 function writeImage(writer: TokenWriter, hash: number): void {
   for (let index = 0; index < tokensPerImage; index++) {
     const id = mixWord(hash + index);

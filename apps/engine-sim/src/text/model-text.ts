@@ -1,3 +1,4 @@
+import type { MediaRange } from "@espalier/engine-model";
 import type { WordList } from "./generated-text.ts";
 
 /** Tokenizer, chat template and generated words of an engine's model. */
@@ -8,7 +9,7 @@ export interface ModelText {
    * @param openTurn whether the assistant's next turn is opened at the end
    * @throws ApiError 400 when the template rejects it
    */
-  chat(prompt: ChatPrompt, openTurn?: boolean): Uint32Array;
+  chat(prompt: ChatPrompt, openTurn?: boolean): ChatTokens;
   /**
    * The tokens of a text.
    *
@@ -20,6 +21,13 @@ export interface ModelText {
   /** The text of any token ids, special tokens by name. */
   decode(tokens: Uint32Array): string;
   readonly words: WordList;
+}
+
+/** The prompt of a chat. */
+export interface ChatTokens {
+  readonly tokens: Uint32Array;
+  /** Its images, audio and videos whose tokens do not depend on their content. */
+  readonly media: readonly MediaRange[];
 }
 
 export interface ChatPrompt {

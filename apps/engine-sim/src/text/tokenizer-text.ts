@@ -19,12 +19,15 @@ import {
 import { sourceOf } from "../http/body-fields.ts";
 import { ApiError } from "../http/exchange.ts";
 import { chooseWords } from "./generated-text.ts";
-import { type ChatMessage, type ChatPrompt, type ModelText, shippedModelName } from "./model-text.ts";
+import { createMediaPlaceholders } from "./media-placeholders.ts";
+import { type ChatMessage, type ChatPrompt, type ChatTokens, type ModelText, shippedModelName } from "./model-text.ts";
 
 interface TokenizerTextOptions {
   readonly clock: Clock;
   /** The engine whose rules render chats. */
   readonly dialect: ChatDialect;
+  /** Placeholders of an image, audio or video; 0 for a model that takes none. */
+  readonly mediaTokens: number;
   /** Warns when answers have other tokens when they return in a prompt. */
   readonly logger: Logger;
 }
@@ -38,33 +41,33 @@ interface TokenizerTextOptions {
 export async function loadTokenizerText(folder: string, options: TokenizerTextOptions): Promise<ModelText> {
   try {
     const files = await loadTokenizerFiles(folder === shippedModelName ? shippedModelFolder() : folder);
-    return createTokenizerText(files, options);
+    return createTokenizerText(files, folder, options);
   } catch (error) {
     if (error instanceof EspalierError) throw new RangeError(`tokenizer: ${error.message}`, { cause: error });
     throw error;
   }
 }
 
-function createTokenizerText(files: TokenizerFiles, { clock, dialect, logger }: TokenizerTextOptions): ModelText {
+function createTokenizerText(files: TokenizerFiles, model: string, options: TokenizerTextOptions): ModelText {
+  const { clock, dialect, mediaTokens, logger } = options;
   const tokenizer = createTextTokenizer(files);
   const renderer = createChatRenderer(files, clock);
   const pieces = createPieceCache(tokenizer);
   const names = readTokenNames(files);
+  const media = createMediaPlaceholders({ encode: pieces.encode, cuts: tokenizer.cuts, model, perPart: mediaTokens });
 
-  const render = (prompt: ChatPrompt, openTurn: boolean): string => {
+  const render = (prompt: ChatPrompt, openTurn: boolean) => {
     const { body, endpoint = "chat" } = prompt;
     const chat = body && renderer.asChat({ endpoint, fields: body, body: scannedBody(body), dialect });
-    const { text, textUntil } = renderer.render(
-      chat ?? { endpoint: "chat", fields: chatFields(prompt, openTurn), dialect },
-    );
-    if (textUntil !== undefined) throw new ApiError(400, "At most 0 image(s) may be provided in one prompt.");
-    return text;
+    return renderer.render(chat ?? { endpoint: "chat", fields: chatFields(prompt, openTurn), dialect });
   };
-  const chat = (prompt: ChatPrompt, openTurn = true): Uint32Array => {
+  const chat = (prompt: ChatPrompt, openTurn = true): ChatTokens => {
     const { body } = prompt;
     try {
-      const text = render(prompt, openTurn);
-      return body?.add_special_tokens === true ? surrounded(pieces.encode(text), tokenizer) : pieces.encode(text);
+      const rendered = render(prompt, openTurn);
+      if (rendered.textUntil !== undefined) return media.tokens(rendered, body ?? {});
+      const tokens = pieces.encode(rendered.text);
+      return { tokens: body?.add_special_tokens === true ? surrounded(tokens, tokenizer) : tokens, media: [] };
     } catch (error) {
       if (error instanceof ApiError || !(error instanceof Error) || error.name !== "TemplateError") throw error;
       throw new ApiError(400, error.message);
@@ -76,7 +79,7 @@ function createTokenizerText(files: TokenizerFiles, { clock, dialect, logger }: 
   const probe = {
     decode,
     text: (source: string) => pieces.encode(source),
-    chat: (...turns: readonly string[]) => chat(conversationOf(turns), turns.length % 2 === 1),
+    chat: (...turns: readonly string[]) => chat(conversationOf(turns), turns.length % 2 === 1).tokens,
   };
   const { words, isRoundTrip } = chooseWords(names.values(), probe);
   if (!isRoundTrip)

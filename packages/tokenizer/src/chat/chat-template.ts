@@ -1,4 +1,4 @@
-import type { Clock } from "@espalier/core";
+import type { Clock, JsonObject } from "@espalier/core";
 import { compileTemplate, type ReachedState, type RenderTemplate, type TemplateState } from "../template/compile.ts";
 import { createGlobals, type TimeRead, timeNow } from "../template/globals.ts";
 import { parseTemplate } from "../template/parse.ts";
@@ -40,6 +40,17 @@ export interface RenderedChat {
    * not text. Absent when all parts are text, so that the whole text is the prompt.
    */
   readonly textUntil?: number;
+  /** The first images, audio and videos, up to one whose placeholder has no place of its own in the text. */
+  readonly parts?: readonly RenderedPart[];
+}
+
+/** What the template writes for an image, audio or video. */
+export interface RenderedPart {
+  /** As the request has it. */
+  readonly part: JsonObject;
+  /** Where its placeholder begins and ends in the text, in characters. */
+  readonly start: number;
+  readonly end: number;
 }
 
 export interface ChatTemplate {
@@ -305,24 +316,54 @@ function withTag(content: unknown): { readonly content: unknown; readonly text: 
 /** Marks a part to find its position. No text contains it by accident. */
 const partMark = "\u{10fffd}espalier part\u{10fffd}";
 
+/** Images, audio and videos of a chat that are placed in its text: each takes a rendering. */
+export const maxPlacedParts = 32;
+
 function renderWithParts(renderer: Renderer, input: ChatInput): RenderedChat {
   const conversation = conversationOf(renderer, input);
   const text = renderText(renderer, input, conversation);
-  const { firstWithParts, messages } = conversation;
+  const { firstWithParts, messages, media } = conversation;
   if (firstWithParts === undefined) return { text };
-  const marked = messages.with(firstWithParts, withMark(messages[firstWithParts]!));
-  return { text, textUntil: placeOfMark(text, renderText(renderer, input, { messages: marked, firstWithParts })) };
+  const renderMarked = (message: number, part: number): string =>
+    renderText(renderer, input, {
+      ...conversation,
+      messages: messages.with(message, withMark(messages[message]!, part)),
+    });
+  const firstMarked = renderMarked(firstWithParts, partsOf(messages[firstWithParts]!)[0] ?? 0);
+  const textUntil = placeOfMark(text, firstMarked);
+  if (!media) return { text, textUntil };
+  const places = messages.flatMap((message, at) => partsOf(message).map((part) => [at, part] as const));
+  const parts: RenderedPart[] = [];
+  for (const [index, [message, at]] of places.slice(0, maxPlacedParts).entries()) {
+    const place = partOfMark(text, index === 0 ? firstMarked : renderMarked(message, at));
+    if (!place || place.start < (parts.at(-1)?.end ?? 0)) break;
+    parts.push({ part: media[index]!, ...place });
+  }
+  return { text, textUntil, parts };
 }
 
-/**
- * The message with a mark at its first part that is not text. For a template of strings, the engine puts the
- * placeholders of all parts before the text.
- */
-function withMark(message: TemplateMessage): TemplateMessage {
+/** The indices of a message's parts that are not text. */
+function partsOf({ content }: TemplateMessage): readonly number[] {
+  if (!Array.isArray(content)) return [];
+  return [...(content as readonly TemplateMessage[]).entries()].flatMap(([at, { type }]) =>
+    type === "text" ? [] : [at],
+  );
+}
+
+/** The message with a mark in place of a part. For a template of strings, the engine puts all placeholders before the text. */
+function withMark(message: TemplateMessage, part: number): TemplateMessage {
   const { content } = message;
   if (!Array.isArray(content)) return { ...message, content: partMark + String(content) };
-  const part = (content as readonly TemplateMessage[]).findIndex(({ type }) => type !== "text");
   return { ...message, content: content.with(part, { type: "text", text: partMark }) };
+}
+
+/** What the mark replaced in the text; undefined if the text around it is another one. */
+function partOfMark(text: string, marked: string): { readonly start: number; readonly end: number } | undefined {
+  const start = marked.indexOf(partMark);
+  if (start < 0) return undefined;
+  const after = marked.slice(start + partMark.length);
+  const end = text.length - after.length;
+  return end >= start && text.startsWith(marked.slice(0, start)) && text.endsWith(after) ? { start, end } : undefined;
 }
 
 /** Where the mark is, or where the two renderings diverge if the template reads parts before it writes them. */

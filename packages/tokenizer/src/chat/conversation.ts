@@ -11,6 +11,11 @@ export interface Conversation {
   readonly messages: readonly TemplateMessage[];
   /** The index of the first message with a part that is not text. */
   readonly firstWithParts: number | undefined;
+  /**
+   * The images, audio and videos as the request has them, in the order of the messages' parts; undefined where the
+   * engine puts their placeholders itself, or has other parts.
+   */
+  readonly media?: readonly JsonObject[] | undefined;
 }
 
 /** One message as the template sees it. */
@@ -18,6 +23,8 @@ interface ConvertedMessage {
   readonly message: TemplateMessage;
   /** Whether it has a part that is not text. */
   readonly hasParts: boolean;
+  /** Its images, audio and videos, if the template writes their placeholders; undefined for other parts, too. */
+  readonly media?: readonly JsonObject[] | undefined;
 }
 
 /** How an engine converts a message for a template. */
@@ -38,9 +45,12 @@ export const toConversation = (
 export function convertAll(messages: readonly unknown[], convert: ConvertMessage): Conversation {
   const converted = messages.map(convert);
   const firstWithParts = converted.findIndex(({ hasParts }) => hasParts);
+  if (firstWithParts < 0) return { messages: converted.map(({ message }) => message), firstWithParts: undefined };
+  const isPlaced = converted.every(({ hasParts, media }) => !hasParts || media);
   return {
     messages: converted.map(({ message }) => message),
-    firstWithParts: firstWithParts < 0 ? undefined : firstWithParts,
+    firstWithParts,
+    media: isPlaced ? converted.flatMap(({ media = [] }) => media) : undefined,
   };
 }
 
@@ -53,7 +63,8 @@ export function vllmMessages(format: ContentFormat, dialect: ChatDialect = newes
     if (!isJsonObject(message)) throw valueError(`messages[${index}] is not an object`);
     const content = isBillingDropped(message, dialect) ? withoutBilling(message.content) : message.content;
     const hasParts = Array.isArray(content) && content.some((part) => textOfPart(part) === undefined);
-    return { message: toMessage(message, contentOf(content, format)), hasParts };
+    const media = hasParts && format === "openai" ? mediaOf(content) : undefined;
+    return { message: toMessage(message, contentOf(content, format)), hasParts, media };
   };
 }
 
@@ -97,6 +108,11 @@ function contentOf(content: unknown, format: ContentFormat): unknown {
   if (content === null || content === undefined) return [];
   if (!Array.isArray(content)) throw valueError("the content of a message is neither text nor parts");
   return content.map(toPart).filter((part) => part !== undefined);
+}
+
+function mediaOf(content: readonly unknown[]): readonly JsonObject[] | undefined {
+  const others = content.filter((part) => textOfPart(part) === undefined).filter(isJsonObject);
+  return others.some(({ type }) => type === "tool_reference") ? undefined : others;
 }
 
 function toPart(part: unknown): TemplateMessage | undefined {
@@ -173,10 +189,12 @@ const restOf = (text: string): string => (text.includes("\n") ? text.slice(text.
  * @param source of the template
  */
 export function withoutDevelopers(conversation: Conversation, source: string): Conversation {
-  const { messages, firstWithParts } = conversation;
+  const { messages, firstWithParts, media } = conversation;
   if (namesDevelopers(source) || messages.every(({ role }) => role !== "developer")) return conversation;
   const converted = messages.map((message) => (message.role === "developer" ? asSystem(message) : message));
-  if (converted.every(({ role }, at) => role !== "system" || at === 0)) return { messages: converted, firstWithParts };
+  if (converted.every(({ role }, at) => role !== "system" || at === 0)) {
+    return { messages: converted, firstWithParts, media };
+  }
   const others = converted.filter(({ role }) => role !== "system");
   const texts = converted.filter(({ role }) => role === "system").map(({ content }) => textOf(content));
   const merged = { role: "system", content: texts.filter((text) => text !== "").join("\n\n") };

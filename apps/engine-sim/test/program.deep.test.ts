@@ -129,7 +129,7 @@ test("--help names every flag and preset", async () => {
   expect(code).toBe(0);
   const flags =
     "engines host port preset model blocks block-size max-running max-batched-tokens speed flavour seed " +
-    "natural-length-mean api-key tokenizer lora kv-events kv-events-port kv-events-replay kv-events-buffer kv-events-topic json help";
+    "natural-length-mean api-key tokenizer media-tokens lora kv-events kv-events-port kv-events-replay kv-events-buffer kv-events-topic json help";
   for (const flag of flags.split(" ")) expect(stdout).toContain(`--${flag}`);
   for (const dialect of ["auto", ...eventDialects]) expect(stdout).toContain(dialect);
   for (const preset of ["a10g-7b", "h100-32b-tp2", "h100-70b-tp4"]) expect(stdout).toContain(preset);

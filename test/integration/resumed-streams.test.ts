@@ -369,3 +369,59 @@ describe("what engines send when they die", () => {
     expect(engines.flatMap(({ requests }) => requests)).toHaveLength(1);
   });
 });
+
+describe("a drain that moves streams", () => {
+  /** Streams that run for as long as it takes, each with its first tokens. */
+  async function startStreams(router: RunningRouter, path: string, bodies: readonly Json[]) {
+    const streams = bodies.map((body) => openPost(router.url + path, body));
+    for (const { head } of streams) expect((await head).statusCode).toBe(200);
+    const hasBegun = (): boolean => streams.every(({ received }) => received().split("\n\n").length > 4);
+    await waitFor(hasBegun, { what: "tokens of every stream" });
+    return streams;
+  }
+
+  const activeAt = async (sim: Sim): Promise<number> => (await sim.state()).active.length;
+
+  test("takes an engine out while its streams go on elsewhere, and those that cannot go on stay", async () => {
+    const sims = await rig.sims(2, { speed: 3 });
+    const router = await rig.router({ engines: sims.map(({ url }) => url), config: { policy: "round_robin" } });
+    const body = chat({ stream: true, max_tokens: 120, ...usage });
+    const bodies = [body, body, body, body, { ...body, n: 2 }, { ...body, n: 2 }];
+    const streams = await startStreams(router, chats, bodies);
+    const [drained, other] = sims;
+    const answer = await router.admin("PATCH", `/admin/engines/${drained!.id}`, { draining: true, move: true });
+    expect(answer.json.draining).toBe(true);
+    await waitFor(async () => (await activeAt(drained!)) === 1, { what: "the stream that stays" });
+    const texts = await Promise.all(streams.map(async ({ body: rest }) => (await rest).toString()));
+    expect(texts.filter((text) => resumedBy(text))).toHaveLength(2);
+    const [whole] = texts.filter((text) => !resumedBy(text));
+    for (const text of texts.slice(0, 4)) expect(read(text).text).toBe(read(whole!).text);
+    for (const text of texts) expect(text).toContain("data: [DONE]\n\n");
+    expect(texts.find((text) => resumedBy(text))).toContain(`: x-espalier-resumed: ${other!.id};`);
+    await router.untilIdle();
+    const page = await router.metrics();
+    expect(page.sum("espalier_broken_streams_total", { outcome: "moved" })).toBe(2);
+    expect(page.sum("espalier_requests_total", { outcome: "answered" })).toBe(6);
+    const engine = (await router.engines()).find(({ id }) => id === drained!.id);
+    expect(engine?.breaker.state).toBe("closed");
+    expect(router.lines.find(({ message }) => message.startsWith("streams moved"))?.fields).toMatchObject({
+      ...{ engine: drained!.id, moved: 2, stay: 0 },
+    });
+  });
+
+  test("leaves streams where they are when there is no other engine, or by the retry budget", async () => {
+    const [first, second] = await rig.sims(2, { speed: 3 });
+    for (const engines of [[first!.url], [first!.url, second!.url]]) {
+      const retry = { "budget-ratio": 0, "budget-minimum": 0 };
+      const router = await rig.router({ engines, config: { retry, policy: "round_robin" } });
+      const body = chat({ stream: true, max_tokens: 60 });
+      const streams = await startStreams(router, chats, [body, body]);
+      await router.admin("PATCH", `/admin/engines/${first!.id}`, { draining: true, move: true });
+      for (const { body: rest } of streams) {
+        const text = (await rest).toString();
+        expect(read(text)).toMatchObject({ ends: 1, errors: [] });
+        expect(resumedBy(text)).toBeUndefined();
+      }
+    }
+  });
+});

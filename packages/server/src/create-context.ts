@@ -60,16 +60,18 @@ import { createOverload } from "./lifecycle/overload.ts";
 import { createReloader, type Reloader } from "./lifecycle/reloader.ts";
 import { type RouterRelease, settingsDigest } from "./mesh/fleet-watch.ts";
 import { createMeshParts, routerIdOf } from "./mesh/mesh-parts.ts";
+import { createSharedAborts } from "./orders/shared-aborts.ts";
+import { createSharedMoves } from "./orders/shared-moves.ts";
 import { Overflow } from "./overflow/overflow.ts";
 import { poolTargets } from "./prefix/engine-feeds.ts";
 import { createPrefixParts } from "./prefix/prefix-parts.ts";
 import { createPrograms } from "./programs/programs.ts";
 import { RealtimeConnections } from "./realtime/realtime-connections.ts";
 import { HeldRequests } from "./request/held-requests.ts";
+import { MovableStreams } from "./request/movable-streams.ts";
 import { createSplitParts } from "./request/split-parts.ts";
 import { createResumeLedger } from "./request/stream-resumption.ts";
 import { createEngineControl } from "./rollouts/engine-control.ts";
-import { createSharedAborts } from "./rollouts/shared-aborts.ts";
 import type { RouterContext } from "./router-context.ts";
 import { createAdmissionParts, watchMemory } from "./routing/admission-parts.ts";
 import { createPools, type Pools, poolRules } from "./routing/pools.ts";
@@ -130,6 +132,7 @@ export function createContext(
   const sources = createEngineSources({ ...ports, config, table, fleet });
   const engineControl = createEngineControl({ table: tableOf("rollouts"), fleet, clock });
   const held = new HeldRequests();
+  const movableStreams = new MovableStreams();
   const memory = watchMemory({ config: config.admission, clock, index, feedQualityOf: prefix.feedQualityOf });
   const onChange = (now: CompiledConfig): void => {
     settings = sharedSettings(now);
@@ -151,6 +154,13 @@ export function createContext(
     ...{ fleet, prefix, index, proxy, mesh, controlHttp: http, engineControl },
     heldRequests: held,
     abortRequests: createSharedAborts({ held, notes: mesh?.replica.notes }),
+    movableStreams,
+    moveStreams: createSharedMoves({
+      streams: movableStreams,
+      fleet,
+      notes: mesh?.replica.notes,
+      logger: ports.logger,
+    }),
     operators: {
       add: sources.operators.add,
       remove(id) {

@@ -162,7 +162,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   });
   const scale = createScaleParts(config.scale, context, metrics.meter);
   const adminApp = createAdminApp({
-    ...{ fleet, logger, readiness, operators: context.operators },
+    ...{ fleet, logger, readiness, operators: context.operators, moveStreams: context.moveStreams },
     renderMetrics: createMetricsPage(metrics, readiness),
     status: () =>
       statusOf(context, readiness(), {

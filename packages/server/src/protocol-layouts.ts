@@ -11,10 +11,11 @@ import { loadFrameLayout, noteFrameLayout, usageFrameLayout } from "@espalier/sh
 import { adminNoteLayout } from "./admin/admin-peers.ts";
 import { questionNoteLayout } from "./admin/past-decisions.ts";
 import { releaseNoteLayout } from "./mesh/fleet-watch.ts";
+import { abortNoteLayout } from "./orders/shared-aborts.ts";
+import { moveNoteLayout } from "./orders/shared-moves.ts";
 import { spendNoteLayout } from "./overflow/overflow-spend.ts";
 import { beginningNoteLayout } from "./programs/conversations.ts";
 import { programNoteLayout } from "./programs/program-note.ts";
-import { abortNoteLayout } from "./rollouts/shared-aborts.ts";
 
 /** What notes have behind their version, by key. */
 const noteLayouts = {
@@ -30,6 +31,7 @@ const noteLayouts = {
   "programs/<number>": programNoteLayout,
   "beginnings/<number>": beginningNoteLayout,
   aborts: abortNoteLayout,
+  moves: moveNoteLayout,
 };
 
 /** Fields of what routers send each other, in the notation of docs/reference/wire-layouts.md: by part of the protocol, then by name. */

@@ -29,16 +29,17 @@ import type { LiveConfig } from "./lifecycle/live-config.ts";
 import type { Overload } from "./lifecycle/overload.ts";
 import type { OwnRelease } from "./mesh/fleet-watch.ts";
 import type { MeshParts } from "./mesh/mesh-parts.ts";
+import type { AbortRequests } from "./orders/shared-aborts.ts";
 import type { Overflow } from "./overflow/overflow.ts";
 import type { PrefixParts } from "./prefix/prefix-parts.ts";
 import type { Programs } from "./programs/programs.ts";
 import type { RealtimeConnections } from "./realtime/realtime-connections.ts";
 import type { ExchangeParts } from "./request/exchange.ts";
 import type { HeldRequests } from "./request/held-requests.ts";
+import type { MovableStreams } from "./request/movable-streams.ts";
 import type { SplitParts } from "./request/split-parts.ts";
 import type { ResumeLedger } from "./request/stream-resumption.ts";
 import type { EngineControl } from "./rollouts/engine-control.ts";
-import type { AbortRequests } from "./rollouts/shared-aborts.ts";
 import type { AdmissionParts } from "./routing/admission-parts.ts";
 import type { Pools } from "./routing/pools.ts";
 
@@ -74,6 +75,9 @@ export interface RouterContext {
     readonly retryMeters: RetryMeters;
   };
   readonly resumeLedger: ResumeLedger;
+  readonly movableStreams: MovableStreams;
+  /** Drains an engine at all routers, and moves its streams to others. */
+  readonly moveStreams: (engineId: string) => void;
   readonly pools: Pools;
   /** Undefined without hooks. */
   readonly hooks?: HookCalls | undefined;

@@ -32,6 +32,7 @@ async function start(changes: Partial<AdminDependencies> = {}) {
     mesh: () => undefined,
     assignedRoleOf: () => undefined,
     operators: { add: () => asEngineId("a"), remove: () => {} },
+    moveStreams: () => {},
     dashboard: { who: createWhoMayRead({ origins: () => [], isOpen: !changes.keySha256 }), routes },
     describeConfig: () => ({ policy: "least_work" }),
     reload: () => ({ trigger: "admin", atMs: 0, applied: [], needsRestart: [], error: undefined }),

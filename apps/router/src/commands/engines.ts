@@ -142,10 +142,12 @@ function registerRemove(command: Command): void {
 
 function registerDrain(command: Command, name: string, draining: boolean, summary: string): void {
   const child = command.command(name).argument("<id>", "engine id or URL").summary(summary);
-  addAdminOptions(child).action(async (given: string, options: AdminOptions) => {
+  if (draining) child.option("--move", "have other engines continue its streams, as far as the retry budget allows");
+  addAdminOptions(child).action(async (given: string, options: AdminOptions & { readonly move?: true }) => {
     const id = await idOf(given, options);
+    const { move } = options;
     const path = `/admin/engines/${encodeURIComponent(id)}`;
-    const engine = await askAdmin<Engine>(options, path, { method: "PATCH", json: JSON.stringify({ draining }) });
+    const engine = await askAdmin<Engine>(options, path, { method: "PATCH", json: JSON.stringify({ draining, move }) });
     if (options.json) writeJson(engine);
     else writeResult(layOutTable([engine], columnsOf([engine])));
   });

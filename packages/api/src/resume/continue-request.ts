@@ -21,6 +21,7 @@ const trailingSpace = /[\s\u001c-\u001f\u0085]+$/;
  * Makes the request for the rest of an answer from the one for the whole of it.
  *
  * @param body of a resumable request, as the engine got it
+ * @param textTokens tokens of the text, where they were counted; by default as many as the engine's events say
  * @returns `complete` when nothing is left to be said; undefined when the rest would not fit its beginning
  */
 export function continueRequest(
@@ -28,6 +29,7 @@ export function continueRequest(
   body: Buffer,
   beginning: AnswerBeginning,
   maxDepth: number,
+  textTokens?: number,
 ): Continuation | "complete" | undefined {
   const view = viewRequest(endpoint, scanRequest(body, { maxDepth }));
   if (beginning.finishReason !== undefined) return "complete";
@@ -37,12 +39,16 @@ export function continueRequest(
   if (stopsOf(view).some((stop) => mayHaveBegun(stop, text))) return undefined;
   const planned = endpoint.id === "chat" ? continueChat(view, body, beginning) : continueText(view, beginning);
   if (!planned) return undefined;
+  if (textTokens !== undefined && planned.by === "text") planned.tokens = textTokens;
   const limits = limitsLeft(view, planned.tokens);
   if (!limits) return "complete";
   return { ...planned, body: editBody(body, view, { set: { ...planned.set, ...limits } }) };
 }
 
-type Planned = Omit<Continuation, "body"> & { readonly set: Readonly<Record<string, string>> };
+type Planned = Omit<Continuation, "body" | "tokens"> & {
+  tokens: number;
+  readonly set: Readonly<Record<string, string>>;
+};
 
 const fromStart = (repeated: string): Planned => ({ by: "start", tokens: 0, repeated, set: {} });
 

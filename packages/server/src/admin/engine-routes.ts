@@ -35,13 +35,20 @@ const newEngine = Type.Object(
   },
 );
 
-const drainRequest = closed({ draining: Type.Boolean() });
+const drainRequest = closed({
+  draining: Type.Boolean(),
+  move: Type.Optional(
+    Type.Boolean({ description: "Also have other engines continue its streams, as far as the retry budget allows." }),
+  ),
+});
 
 export type Engine = Described<typeof engine>;
 
 export interface EngineRoutesDependencies {
   readonly fleet: Fleet;
   readonly operators: Pick<OperatorEngines, "add" | "remove">;
+  /** Drains an engine and moves its streams, mesh-wide. */
+  readonly moveStreams: (engineId: string) => void;
   readonly logger: Logger;
   /** The assigned role of an engine of role `both`; undefined while it has none. */
   readonly assignedRoleOf: (engine: EngineRecord) => "prefill" | "decode" | undefined;
@@ -53,7 +60,7 @@ export interface ById {
 
 /** `/admin/engines`: lists, adds, drains and removes engines. With a mesh, changes apply to all routers. */
 export function registerEngines(app: FastifyInstance, dependencies: EngineRoutesDependencies): void {
-  const { fleet, operators, logger, assignedRoleOf } = dependencies;
+  const { fleet, operators, moveStreams, logger, assignedRoleOf } = dependencies;
   const describe = (engine: EngineRecord, troubles: ReadonlyMap<EngineId, string>): Engine => ({
     ...describeEngine(engine),
     assigned_role: assignedRoleOf(engine) ?? null,
@@ -116,6 +123,7 @@ export function registerEngines(app: FastifyInstance, dependencies: EngineRoutes
     const { id } = engineOf(params.id);
     fleet.setDraining(id, draining);
     logger.info("engine drain set by an operator", { engine: id, draining });
+    if (draining && isMoving(body)) moveStreams(id);
     return describeOf(id);
   });
   app.delete<ById>("/admin/engines/:id", { schema: remove }, async ({ params }, reply) => {
@@ -124,6 +132,10 @@ export function registerEngines(app: FastifyInstance, dependencies: EngineRoutes
     logger.info("engine removed by an operator", { engine: id });
     return reply.code(204).send();
   });
+}
+
+function isMoving(body: unknown): boolean {
+  return typeof body === "object" && body !== null && "move" in body && body.move === true;
 }
 
 function readDraining(body: unknown): boolean {

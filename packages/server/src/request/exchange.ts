@@ -100,7 +100,7 @@ export type NextEngine = Engine | "later" | undefined;
 export type HeadVerdict = "pass" | "pass_over" | "decline";
 
 /** What a source does with its exchange. */
-export type ExchangeControl = Pick<Exchange, "launch" | "proceed" | "refuse" | "withdraw" | "crash">;
+export type ExchangeControl = Pick<Exchange, "launch" | "proceed" | "refuse" | "withdraw" | "move" | "crash">;
 
 /** Reads the body of an answer in transit. */
 interface BodyReader {
@@ -254,6 +254,27 @@ export class Exchange implements AttemptOwner {
   withdraw(): void {
     if (this.#done || this.#committed || !this.#attempt || this.#isFinal) return;
     this.#giveUp("withdrawn", new EspalierError("upstream_reset"));
+  }
+
+  /**
+   * Has another engine go on with the stream, though its engine is well. Must not be called by the source while the
+   * exchange calls it.
+   *
+   * @returns false when it stays where it is
+   */
+  move(): boolean {
+    if (this.#done || !this.#attempt || !this.#mayResume) return false;
+    try {
+      const attempt = this.#attempt;
+      const leave = (): void => {
+        attempt.cancel();
+        this.#lose("withdrawn", new EspalierError("upstream_cut_short"));
+      };
+      return this.#resume("withdrawn", leave);
+    } catch (thrown) {
+      this.crash(thrown);
+      return false;
+    }
   }
 
   /** The code has a defect. No exception may reach undici. */

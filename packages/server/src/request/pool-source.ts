@@ -34,6 +34,7 @@ import type {
 } from "./exchange.ts";
 import type { Abortable } from "./held-requests.ts";
 import { engineHeaders, HttpPair, pullEdits, rankFields } from "./http-pair.ts";
+import type { MovableStream } from "./movable-streams.ts";
 import { dropBody, type PlannedRequest } from "./planned-request.ts";
 import { reportEnd } from "./request-end.ts";
 import { continuesChats, type StreamRest, StreamResumption } from "./stream-resumption.ts";
@@ -47,6 +48,7 @@ type SourceContext = Pick<
   | "fleet"
   | "heldRequests"
   | "live"
+  | "movableStreams"
   | "prefix"
   | "random"
   | "exchange"
@@ -88,7 +90,7 @@ interface SourceOptions {
  * Engines of a pool as the source of one request's answer. Carries the lifecycle of `routing` to them, feeds their
  * circuit breakers, and reports the end to the client, metrics, log and trace.
  */
-export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<Target>, Abortable {
+export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<Target>, Abortable, MovableStream {
   readonly retries: Retries;
   readonly reader: AnswerReader;
   readonly #context: SourceContext;
@@ -260,52 +262,64 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     return attempt === undefined || attempt === "later" ? attempt : this.#engineOf(attempt);
   }
 
+  move(): boolean {
+    return this.#resumption.isKept && this.#exchange.move();
+  }
+
   get mayBeginAnew(): boolean {
     const { drain, live } = this.#context;
     return this.#plan.resumableAt !== undefined && live.current.resume.max > 0 && !drain.started && !this.#rest;
   }
 
   resumeStream(kind: AttemptFailure["kind"], leave?: () => void): NextEngine | Buffer {
-    const rest = this.#mayResume(kind) ? this.#resumption.rest(() => this.#engineId) : undefined;
+    const isMoved = kind === "withdrawn";
+    const rest = this.#mayResume(kind) ? this.#resumption.rest(() => this.engineId) : undefined;
+    // Its engine ends a stream that another one has nothing to add to.
+    if (isMoved && Buffer.isBuffer(rest)) return undefined;
     if (rest === undefined || Buffer.isBuffer(rest)) {
-      if (rest === undefined) this.#resumption.refused();
-      else {
+      if (rest === undefined && !isMoved) this.#resumption.refused();
+      if (rest !== undefined) {
         leave?.();
         this.reader.resume(undefined);
       }
       return rest;
     }
-    const fits = this.#resumption.fits(rest);
-    if (fits === false) {
-      this.#resumption.refused();
+    const fitting = this.#resumption.fitting(rest);
+    if (fitting === undefined || (isMoved && fitting instanceof Promise)) {
+      if (!isMoved) this.#resumption.refused();
       return undefined;
     }
     leave?.();
     // The connection was not reset, but the engine may have died of the request.
-    if (kind !== "reset") this.retries.broke();
-    const broken = this.#engineId;
+    if (kind !== "reset" && !isMoved) this.retries.broke();
+    const broken = this.engineId;
     this.#rest = rest;
-    if (fits instanceof Promise) this.#await(fits);
+    if (fitting instanceof Promise) this.#await(fitting);
+    else this.#rest = fitting;
     const next = this.retries.charged(() => this.choose());
     if (next === undefined) {
       this.#resumption.refused();
       return undefined;
     }
-    this.#resumption.resumed();
-    this.reader.resume(rest.splice);
+    this.#resumption.resumed(isMoved);
+    this.reader.resume(this.#rest.splice);
     const { requestId } = this.#plan;
-    const { by, tokens } = rest;
-    this.#context.logger.info("stream resumed", { requestId, broken, engine: this.#engineId, kind, by, tokens });
+    const { by, tokens } = this.#rest;
+    this.#context.logger.info("stream resumed", { requestId, broken, engine: this.engineId, kind, by, tokens });
     return next;
   }
 
   /** The engine is chosen once it is known that the rest fits. */
-  #await(fits: Promise<boolean>): void {
+  #await(fitting: Promise<StreamRest | undefined>): void {
     this.#loading = "waiting";
-    fits
-      .then((isFit) => {
+    fitting
+      .then((rest) => {
         this.#loading = undefined;
-        this.#isUnfit = !isFit;
+        this.#isUnfit = rest === undefined;
+        if (rest) {
+          this.#rest = rest;
+          this.reader.resume(rest.splice);
+        }
         this.#exchange.proceed();
       })
       .catch((thrown) => this.#exchange.crash(thrown));
@@ -313,12 +327,20 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
 
   #mayResume(kind: AttemptFailure["kind"]): boolean {
     if (this.#isAborted || this.#context.drain.started) return false;
+    if (kind === "withdrawn") return this.#hasOtherEngine && this.retries.mayCharge();
     const isBreak =
       kind === "reset" || kind === "broken" || (kind === "timeout" && this.#context.live.current.resume.idle);
     return isBreak && this.#context.live.current.resume.max > 0 && this.retries.mayCharge();
   }
 
-  get #engineId(): string {
+  /** Before it leaves the one that it has. */
+  get #hasOtherEngine(): boolean {
+    return this.targets().some(
+      ({ engine, exclusion }) => engine.id !== this.engineId && exclusion === undefined && !engine.draining,
+    );
+  }
+
+  get engineId(): string {
     return this.#lifecycle.selection?.target.engine.id ?? "";
   }
 
@@ -376,6 +398,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   answering(answered: number, headers: readonly string[]): void {
     const status = (this.#isAbortWanted(this.reader.headFault) ? undefined : this.reader.headFault?.status) ?? answered;
     this.#plan.trace?.answered(answered);
+    if (this.#resumption.isKept) this.#context.movableStreams.add(this);
     dropBody(this.#plan);
     if (status === 429 || status === 503) this.#coolDown(retryAfterMs(headers));
     this.#lifecycle.answering(status);
@@ -450,6 +473,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   ended(outcome: ExchangeOutcome): void {
     this.#leaveQueue(outcome.kind);
     this.#resumption.ended(outcome);
+    this.#context.movableStreams.delete(this);
     if (this.#plan.rollout) this.#context.heldRequests.delete(this);
     this.#lifecycle.leave();
     this.#adapter?.ended();

@@ -17,7 +17,7 @@ import type { ExchangeOutcome } from "./exchange.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 
 /** What became of a stream that broke. */
-type ResumeOutcome = "completed" | "cut" | "cancelled" | "refused";
+type ResumeOutcome = "completed" | "moved" | "cut" | "cancelled" | "refused";
 
 /** Shared by all streams of a router. */
 export interface ResumeLedger {
@@ -34,7 +34,7 @@ export function createResumeLedger(meter: Meter): ResumeLedger {
       meter,
       "outcome",
       "espalier_broken_streams_total",
-      "Streams whose engine broke after the first byte, by outcome: completed by another engine, cut after a second break, cancelled by the client, or refused (not resumed).",
+      "Streams whose engine broke after the first byte, by outcome: completed by another engine, moved from a drained engine, cut after a second break, cancelled by the client, or refused (not resumed).",
     ),
     kept: gaugeOf(meter, "espalier_resume_kept_bytes", "Bytes kept of requests and answers to resume their streams."),
   };
@@ -43,6 +43,8 @@ export function createResumeLedger(meter: Meter): ResumeLedger {
 /** The rest of a stream, for another engine. */
 export interface StreamRest extends Pick<Continuation, "by" | "tokens" | "body"> {
   readonly splice: StreamSplice;
+  /** The same, with so many tokens of the text, not as many as there were events; undefined when nothing is left. */
+  counted(tokens: number): StreamRest | undefined;
 }
 
 type ResumeContext = Pick<RouterContext, "live" | "resumeLedger"> & {
@@ -62,7 +64,7 @@ export class StreamResumption {
   /** All that the engine has sent, as it came: most streams end well, and are never read. Undefined while nothing is kept. */
   #sent: GrowableBuffer | undefined;
   #keptBytes = 0;
-  #isResumed = false;
+  #resumed: "completed" | "moved" | undefined;
 
   constructor(context: ResumeContext, plan: ResumedPlan) {
     this.#context = context;
@@ -77,6 +79,11 @@ export class StreamResumption {
     this.#sent = new GrowableBuffer();
     this.#account(this.#body.reduce((sum, { length }) => sum + length, 0));
     this.#context.resumeLedger.kept(this.#context.resumeLedger.keptBytes);
+    return this.#sent !== undefined;
+  }
+
+  /** Whether it can be resumed as far as is known. */
+  get isKept(): boolean {
     return this.#sent !== undefined;
   }
 
@@ -107,29 +114,42 @@ export class StreamResumption {
       const isWanted = !this.#plan.stripUsage;
       return completeAnswer(this.#endpoint, body, beginning, { isUsageWanted: isWanted, promptTokens });
     }
-    return { ...continuation, splice: this.#splice(beginning, continuation, resumedBy) };
+    const endpoint = this.#endpoint;
+    const restOf = (of: Continuation): StreamRest => ({
+      ...of,
+      splice: this.#splice(beginning, of, resumedBy),
+      counted(tokens) {
+        const counted = tokens === of.tokens ? of : continueRequest(endpoint, body, beginning, maxNesting, tokens);
+        return typeof counted === "object" ? restOf(counted) : undefined;
+      },
+    });
+    return restOf(continuation);
   }
 
   /**
-   * Whether engines make the same tokens of the beginning as were generated, as far as the router knows: its prompt is a
-   * prefix of the longer one, which the template may have changed, and no tokens merged with others.
+   * Checks whether engines make the same tokens of the beginning as were generated, as far as the router knows: its prompt
+   * is a prefix of the longer one, which the template may have changed, and no tokens merged with others.
    *
-   * @returns true where no tokenizer knows the prompt
+   * @returns the rest by the tokens that were counted, or as it is where no tokenizer knows the prompt; undefined if it
+   *   does not fit
    */
-  fits({ by, tokens, body }: StreamRest): boolean | Promise<boolean> {
+  fitting(rest: StreamRest): StreamRest | undefined | Promise<StreamRest | undefined> {
     const { prompt, pool } = this.#plan;
-    if (by !== "text" || prompt?.from !== "tokens" || !this.#endpoint) return true;
-    const scanned = scanRequest(Buffer.concat(body), { maxDepth: this.#context.live.current.limits.maxNesting });
+    if (rest.by !== "text" || prompt?.from !== "tokens" || !this.#endpoint) return rest;
+    const scanned = scanRequest(Buffer.concat(rest.body), { maxDepth: this.#context.live.current.limits.maxNesting });
     const source = { model: pool.model, parent: undefined, endpoint: this.#endpoint.id, body: scanned };
-    const isFit = (longer: PromptBlocks): boolean =>
-      longer.from === "tokens" && longer.tokens - prompt.tokens >= tokens && beginsWith(longer, prompt);
-    const read = this.#context.prefix.reader.read({ ...source, estimatedTokens: prompt.tokens + tokens });
-    return read instanceof Promise ? read.then(isFit) : isFit(read);
+    const fit = (longer: PromptBlocks): StreamRest | undefined => {
+      const tokens = longer.tokens - prompt.tokens;
+      const isFit = longer.from === "tokens" && tokens >= rest.tokens && beginsWith(longer, prompt);
+      return isFit ? rest.counted(tokens) : undefined;
+    };
+    const read = this.#context.prefix.reader.read({ ...source, estimatedTokens: prompt.tokens + rest.tokens });
+    return read instanceof Promise ? read.then(fit) : fit(read);
   }
 
   /** Another engine goes on. */
-  resumed(): void {
-    this.#isResumed = true;
+  resumed(isMoved: boolean): void {
+    this.#resumed = isMoved ? "moved" : "completed";
   }
 
   /** It was not resumed. */
@@ -139,8 +159,8 @@ export class StreamResumption {
 
   ended({ kind }: ExchangeOutcome): void {
     this.release();
-    if (!this.#isResumed) return;
-    const outcome = kind === "completed" ? "completed" : kind === "client_closed" ? "cancelled" : "cut";
+    if (!this.#resumed) return;
+    const outcome = kind === "completed" ? this.#resumed : kind === "client_closed" ? "cancelled" : "cut";
     this.#context.resumeLedger.broken(outcome);
   }
 

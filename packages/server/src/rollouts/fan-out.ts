@@ -4,11 +4,11 @@ import type { EngineRecord, Fleet } from "@espalier/engines";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { RolloutsConfig } from "../config/index.ts";
 import { readObject } from "../data-plane/read-body.ts";
+import type { AbortRequests } from "../orders/shared-aborts.ts";
 import { engineHeader, findEngine } from "../request/named-engine.ts";
 import { type ControlCall, controlCalls } from "./control-calls.ts";
 import type { EngineControl } from "./engine-control.ts";
 import { type EngineAnswer, mergeAnswers } from "./merge-answers.ts";
-import type { AbortRequests } from "./shared-aborts.ts";
 
 export interface FanOutOptions {
   readonly fleet: Pick<Fleet, "engines">;

@@ -22,6 +22,7 @@ import { createDecisionColumns } from "../../src/admin/decision-columns.ts";
 import { createAttemptMetrics, createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import { createStoredResponses } from "../../src/data-plane/stored-responses.ts";
 import type { AttemptFailure, Engine, ExchangeOutcome } from "../../src/request/exchange.ts";
+import { MovableStreams } from "../../src/request/movable-streams.ts";
 import type { PlannedRequest } from "../../src/request/planned-request.ts";
 import { PoolSource } from "../../src/request/pool-source.ts";
 import type { BodyFilter } from "../../src/request/response-sink.ts";
@@ -53,7 +54,7 @@ export class DrivenSource {
     };
     this.#source = new PoolSource({ ...context, exchange }, plan, { answerError, retries });
     this.#source.start({
-      ...{ launch() {}, refuse() {}, withdraw() {} },
+      ...{ launch() {}, refuse() {}, withdraw() {}, move: () => false },
       proceed: () => this.#proceeded(),
       crash(thrown) {
         throw thrown;
@@ -164,6 +165,7 @@ export async function exchangeRig({ quality = "none", loadAdapter }: ExchangeRig
     adapterLoader: { load: () => loadAdapter?.(), isManaged: () => false },
     adapterUse: { begin: () => () => {}, ageMs: () => Number.POSITIVE_INFINITY },
     drain: { started: false },
+    movableStreams: new MovableStreams(),
     decisions: { isWatched: false },
     prefixUse: { isWatched: false },
     recorder: { isOn: false },

@@ -1,7 +1,8 @@
 import { asRouterId } from "@espalier/core";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { expect, test } from "vitest";
-import { createSharedAborts, maxSharedAborts, maxSharedRidBytes } from "../../src/rollouts/shared-aborts.ts";
+import { createSharedAborts, maxSharedRidBytes } from "../../src/orders/shared-aborts.ts";
+import { maxSharedOrders } from "../../src/orders/shared-orders.ts";
 
 /** A router whose notes reach the others when the test says so. */
 function createRouter(name: string, epoch = 1) {
@@ -59,9 +60,9 @@ test("what is over is not aborted again: by a router that joins, or for one that
 
 test("of many aborts the latest are told, and those with a long id are not", () => {
   const [one, other] = [createRouter("one"), createRouter("other")];
-  for (let at = 0; at <= maxSharedAborts; at++) one.abort(`x${at}`);
+  for (let at = 0; at <= maxSharedOrders; at++) one.abort(`x${at}`);
   one.tell(other);
-  expect(other.aborted).toHaveLength(maxSharedAborts);
+  expect(other.aborted).toHaveLength(maxSharedOrders);
   const before = one.notes();
   one.abort("r".repeat(maxSharedRidBytes + 1));
   expect(one.notes()).toBe(before);

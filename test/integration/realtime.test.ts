@@ -137,6 +137,24 @@ test("a key, the limits and the handshake are checked before an engine is asked"
   expect([plain.status, errorOf(plain).code]).toEqual([426, "upgrade_required"]);
 });
 
+// Pages of any site could open a connection to a router without keys, and read from it.
+test("a page opens a connection only if it is the router's own, or of a site on the list", async () => {
+  const [sim] = await rig.sims(1);
+  const config = { cors: { origins: ["https://chat.example.com"] } };
+  const router = await rig.router({ engines: [sim!.url], config });
+  for (const origin of ["https://elsewhere.example.com", "null"]) {
+    const refused = realtime(router, "", { origin });
+    await waitFor(() => refused.refusal !== undefined, { what: "refusal" });
+    expect(refused.refusal).toMatchObject({ status: 403, body: expect.stringContaining("cross_origin_request") });
+  }
+  for (const origin of ["https://chat.example.com", router.url]) {
+    const client = realtime(router, "", { origin });
+    await client.until("session.created");
+    client.socket.close();
+    await client.end();
+  }
+});
+
 test("a client that offers HTTP/2 instead is answered over HTTP/1.1", async () => {
   const [sim] = await rig.sims(1);
   const router = await rig.router({ engines: [sim!.url] });

@@ -122,7 +122,7 @@ export const errorCatalogue = {
     ...request(
       403,
       "A page of another site sent the request.",
-      "Call the admin API from its own pages or outside a browser; behind a proxy, set `admin.advertise` to the browser's URL.",
+      "Call the admin API from its own pages or outside a browser; behind a proxy, set `admin.advertise` to the browser's URL. For `/v1/realtime`, add the page to `cors.origins`.",
     ),
     type: "permission_error",
   },

@@ -1,4 +1,4 @@
-import { type IncomingMessage, type Server, ServerResponse } from "node:http";
+import { type IncomingHttpHeaders, type IncomingMessage, type Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { findSession, RealtimeFrames } from "@espalier/api";
 import { EspalierError } from "@espalier/core";
@@ -62,6 +62,7 @@ function serve(context: RouterContext, request: FastifyRequest, reply: FastifyRe
   const { headers, raw, id: requestId } = request;
   const upgrade = upgrades.get(raw);
   if (!upgrade) throw new EspalierError("upgrade_required");
+  if (!mayOpen(headers, context.live.current.cors.origins)) throw new EspalierError("cross_origin_request");
   const { scheduler, proxy, realtime } = context;
   const frames = new RealtimeFrames();
   const key = headers["sec-websocket-key"];
@@ -79,6 +80,12 @@ function serve(context: RouterContext, request: FastifyRequest, reply: FastifyRe
       },
     },
   });
+}
+
+/** Browsers let every page open a WebSocket and read from it. Programs that are no browsers send no origin. */
+function mayOpen({ origin, host }: IncomingHttpHeaders, origins: readonly string[]): boolean {
+  if (origin === undefined || origins.includes("*") || origins.includes(origin)) return true;
+  return URL.canParse(origin) && new URL(origin).host === host;
 }
 
 interface RealtimeClient {

@@ -254,7 +254,7 @@ KINDS = {
     "driven-mamba2-interval": driven([state(**MIXER2), attention()], *ALIGN, INTERVAL, "128"),
     "driven-mamba2-dense": driven([state(**MIXER2), attention()], *ALIGN, INTERVAL, "None"),
     "driven-mamba2-unit": driven(
-        [state(128, **MIXER2), attention(block_size=128)], *ALIGN, "--prefix-match-unit", "32", block_size=128
+        [state(64, **MIXER2), attention(block_size=64)], *ALIGN, "--prefix-match-unit", "16", block_size=64
     ),
     "driven-mamba2-only": driven([state(**MIXER2)], *ALIGN),
     "driven-chunked": driven([chunked(128), attention()]),

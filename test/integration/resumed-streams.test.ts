@@ -4,6 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { cacheRouter, quietSims } from "./cache-rig.ts";
 import { chat, eventData, type Json, openPost, post } from "./client.ts";
 import { type HttpEngine, httpEngine, type SeenRequest } from "./engines.ts";
+import { meshRouters } from "./mesh-rig.ts";
 import { createRig, type RunningRouter, type Sim } from "./rig.ts";
 
 const rig = createRig();
@@ -407,6 +408,19 @@ describe("a drain that moves streams", () => {
     expect(router.lines.find(({ message }) => message.startsWith("streams moved"))?.fields).toMatchObject({
       ...{ engine: drained!.id, moved: 2, stay: 0 },
     });
+  });
+
+  test("given at one router, moves the streams of the others, too", async () => {
+    const sims = await rig.sims(2, { speed: 3 });
+    const config = { policy: "round_robin", tokenizers: [] };
+    const [one, other] = await meshRouters(rig, 2, sims, { tokenizes: false, config });
+    const body = chat({ stream: true, max_tokens: 120 });
+    const streams = await startStreams(other!, chats, [body, body]);
+    await one!.admin("PATCH", `/admin/engines/${sims[0]!.id}`, { draining: true, move: true });
+    await waitFor(async () => (await activeAt(sims[0]!)) === 0, { what: "an engine without streams" });
+    const texts = await Promise.all(streams.map(async ({ body: rest }) => (await rest).toString()));
+    expect(texts.filter((text) => resumedBy(text))).toHaveLength(1);
+    expect(read(texts[0]!).text).toBe(read(texts[1]!).text);
   });
 
   test("leaves streams where they are when there is no other engine, or by the retry budget", async () => {

@@ -162,6 +162,36 @@ describe("the request for the rest", () => {
   });
 });
 
+test("what no engine sends is no beginning, and does not end the router", () => {
+  const odd = fc.oneof(
+    fc.jsonValue(),
+    fc.record({ choices: fc.jsonValue(), usage: fc.jsonValue() }),
+    fc.record({
+      choices: fc.tuple(fc.record({ delta: fc.jsonValue(), text: fc.jsonValue(), token_ids: fc.jsonValue() })),
+    }),
+  );
+  fc.assert(
+    fc.property(fc.array(odd, { maxLength: 4 }), (events) => {
+      const sent = Buffer.from(events.map(sse).join(""));
+      const beginning = readBeginning(sent);
+      if (beginning) continueRequest(completions, bytesOf(text), beginning, 64);
+      const known = readBeginning(Buffer.from(streamOf(chat, ["a"])))!;
+      const splice = new StreamSplice({
+        beginning: known,
+        continuation: { tokens: 1, repeated: "" },
+        comment: () => "",
+      });
+      splice.push(sent);
+      splice.end();
+    }),
+    { numRuns: randomRuns(300) },
+  );
+  const many = Array.from({ length: 400_000 }, () => 1);
+  expect(readBeginning(Buffer.from(sse(chunkOf(completions, "a", { token_ids: many }))))?.tokenIds).toHaveLength(
+    400_000,
+  );
+});
+
 describe("the rest of a stream", () => {
   function spliced(endpoint: Endpoint, request: Json, sent: string, rest: readonly (string | Buffer)[]) {
     const { beginning, rest: continuation } = continued(endpoint, request, sent);

@@ -84,8 +84,9 @@ export function readBeginning(bytes: Buffer): AnswerBeginning | undefined {
     if (said === undefined || !isJsonObject(choice)) return undefined;
     promptTokenIds ??= idsOf(data.prompt_token_ids) ?? idsOf(choice.prompt_token_ids);
     const chunkIds = idsOf(choice.token_ids);
-    if (chunkIds) ids.push(...chunkIds);
-    else if (said !== "") hasIds = false;
+    // A spread would put as many arguments on the stack.
+    for (const id of chunkIds ?? []) ids.push(id);
+    if (!chunkIds && said !== "") hasIds = false;
     const isOpening = isJsonObject(choice.delta) && choice.delta.role !== undefined && said === "";
     isOpened ||= isOpening || isJsonObject(choice.delta);
     if (typeof usage?.completion_tokens === "number") tokens = usage.completion_tokens;

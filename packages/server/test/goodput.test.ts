@@ -18,19 +18,27 @@ const stream: RequestEnd = {
 interface Written {
   readonly className?: string;
   readonly expectedOutputTokens?: number;
+  readonly endpointId?: PlannedRequest["endpointId"];
 }
 
 /** Accepted at 1,000 ms. */
-function measure(end: Partial<RequestEnd>, endMs = 1_700, { className, expectedOutputTokens = 100 }: Written = {}) {
+function measure(end: Partial<RequestEnd>, endMs = 1_700, written: Written = {}) {
+  const { className, expectedOutputTokens = 100, endpointId = "chat" } = written;
   const pool = {
     ...{ model: "m", defaultClass: "default" },
     objectivesOf: (name?: string) => (name === "strict" ? { ttftMs: 499, tpotMs: 19 } : defaultObjectives),
   };
   const service = { className, tenant: "", deadlineMs: undefined };
-  const plan = { pool, service, acceptedMs: 1_000, features: { expectedOutputTokens } } as unknown as PlannedRequest;
+  const features = { expectedOutputTokens };
+  const plan = { endpointId, pool, service, acceptedMs: 1_000, features } as unknown as PlannedRequest;
   const ended = { ...stream, ...end };
   return goodputOf(plan, ended, { outcome: requestOutcome(ended), endMs });
 }
+
+test("images, speech and uploads have no objectives to keep, though they count as work", () => {
+  for (const endpointId of ["images", "speech", "transcriptions"] as const)
+    expect(measure({}, 1_700, { endpointId })).toBeUndefined();
+});
 
 describe("a stream", () => {
   test("is measured by its first token and by the time of each one after it", () => {

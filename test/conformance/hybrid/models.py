@@ -218,10 +218,6 @@ def window(size, **fields):
     return attention("SlidingWindowSpec", sliding_window=size, **fields)
 
 
-def chunked(size, **fields):
-    return attention("ChunkedLocalAttentionSpec", attention_chunk_size=size, **fields)
-
-
 def state(block_size=32, **fields):
     # As large as a page of attention() of the same block.
     shapes = [[2, 32, block_size, 2]]
@@ -237,32 +233,31 @@ KINDS = {
     "gemma3-interval": kind(GEMMA3, INTERVAL, "128"),
     "gemma3-dense": kind(GEMMA3, INTERVAL, "None"),
     "gemma3-one-group": kind(GEMMA3, "--disable-hybrid-kv-cache-manager"),
-    "gemma3-chunks": kind(GEMMA3_GROUPS, "--max-num-batched-tokens", "80", blocks=160),
-    "gemma3n": kind(GEMMA3N),
     "gemma4": kind(GEMMA4),
     "gpt-oss": kind(GPT_OSS),
-    "cohere2": kind(COHERE2),
     # Without the variable, all its layers are one group of full attention.
     "llama4": kind(LLAMA4, environment={"VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE": "1"}),
-    "jamba": kind(JAMBA),
     "qwen3-next": kind(QWEN3_NEXT),
+    "driven-mamba2": driven([state(**MIXER2)] * 3 + [attention()], *ALIGN, blocks=160),
+    "driven-mamba2-unit": driven(
+        [state(64, **MIXER2), attention(block_size=64)], *ALIGN, "--prefix-match-unit", "16", block_size=64
+    ),
+    "driven-windows": driven([window(64), window(160), attention()], blocks=120),
+    "driven-blocks": driven([window(96, head=128), attention(head=64)]),
+    "driven-state-window": driven([state(), window(96), attention()], *ALIGN, blocks=120),
+    # Not captured yet.
+    "gemma3-chunks": kind(GEMMA3_GROUPS, "--max-num-batched-tokens", "80", blocks=160),
+    "gemma3n": kind(GEMMA3N),
+    "cohere2": kind(COHERE2),
+    "jamba": kind(JAMBA),
     "qwen3-next-unit": kind(QWEN3_NEXT, "--prefix-match-unit", "16"),
     "lfm2": kind(LFM2),
     "mistral": kind(MISTRAL),
     "mistral-interval": kind(MISTRAL, INTERVAL, "128"),
-    "driven-mamba2": driven([state(**MIXER2)] * 3 + [attention()], *ALIGN, blocks=160),
     "driven-mamba2-interval": driven([state(**MIXER2), attention()], *ALIGN, INTERVAL, "128"),
     "driven-mamba2-dense": driven([state(**MIXER2), attention()], *ALIGN, INTERVAL, "None"),
-    "driven-mamba2-unit": driven(
-        [state(64, **MIXER2), attention(block_size=64)], *ALIGN, "--prefix-match-unit", "16", block_size=64
-    ),
     "driven-mamba2-only": driven([state(**MIXER2)], *ALIGN),
-    "driven-chunked": driven([chunked(128), attention()]),
-    "driven-windows": driven([window(64), window(160), attention()], blocks=120),
-    "driven-blocks": driven([window(96, head=128), attention(head=64)]),
-    "driven-state-window": driven([state(), window(96), attention()], *ALIGN, blocks=120),
     "driven-latent": driven([state(), latent()], *ALIGN),
-    "driven-state-unit": driven([state(128), attention(block_size=128)], *ALIGN, "--prefix-match-unit", "32", block_size=128),
     "driven-sink": driven([window(96), attention("SinkFullAttentionSpec", sink_len=32)]),
 }
 

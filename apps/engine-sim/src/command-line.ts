@@ -73,6 +73,15 @@ const groups: Readonly<Record<string, Readonly<Record<string, readonly [sets: Ta
       "parameters.cpuWrites",
       "blocks stored in CPU memory: evicted, or prompt or all once computed (evicted or preset; prompt with --p2p)",
     ],
+    "--window N": [
+      "parameters.windowTokens",
+      "tokens of the sliding window of a hybrid model, in a cache group of its own (0, none)",
+    ],
+    "--states N": ["parameters.stateGroups", "cache groups of states of a hybrid model, as of Mamba (0)"],
+    "--retention replay|dense": [
+      "parameters.retention",
+      "where windows and states are kept: at ends of prompts and where two part, or everywhere (replay)",
+    ],
     "--max-running N": ["parameters.maxRunning", "maximum running sequences (preset)"],
     "--max-batched-tokens N": ["parameters.maxBatchedTokens", "tokens per step (preset)"],
     "--natural-length-mean N": ["naturalLengthMean", "mean output tokens without a limit; 0 always reaches the limit"],

@@ -1,4 +1,5 @@
 import { createLoop, type EngineFrontend, type LoopEngine } from "./engine-loop.ts";
+import { partialGroupsOf } from "./hybrid-cache.ts";
 import { type CacheLog, type HashChain, silentLog } from "./kv-cache.ts";
 import type { RemoteSource } from "./kv-pull.ts";
 import type { RequestChain } from "./sequence.ts";
@@ -95,6 +96,9 @@ export interface BlockEngineOptions {
 export function createBlockEngine(options: BlockEngineOptions): BlockEngine {
   const { parameters, observer, progressTokens = 16 } = options;
   checkParameters(parameters);
+  if (partialGroupsOf(parameters).length > 0) {
+    throw new RangeError("an engine without tokens has no hybrid model: windowTokens and stateGroups must be 0");
+  }
   if (!(Number.isSafeInteger(progressTokens) && progressTokens >= 1)) {
     throw new RangeError(`progressTokens ${progressTokens} is not a whole number > 0`);
   }

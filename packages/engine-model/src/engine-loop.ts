@@ -1,5 +1,6 @@
 import { BlockCache } from "./block-cache.ts";
 import { adapterUse, type Counters, createCounters, engineStats } from "./engine-stats.ts";
+import { HybridCache, partialGroupsOf } from "./hybrid-cache.ts";
 import type { CacheLog, KvCache } from "./kv-cache.ts";
 import type { KvHold, PullReceiver, TokenRange } from "./kv-pull.ts";
 import { createOffloadTier, type OffloadTier } from "./offload-tier.ts";
@@ -355,6 +356,12 @@ export function createLoop<Id, Request extends { readonly id: Id }, Chain extend
   if (flavour === "sglang") {
     const cache = new RadixCache({ blockCount, blockSize, prefixCaching, log, offload });
     return new EngineLoop({ parameters, frontend, cache, offload });
+  }
+  const { retention = "replay" } = parameters;
+  const partialGroups = partialGroupsOf(parameters);
+  if (partialGroups.length > 0) {
+    const options = { blockCount, blockSize, prefixCaching, freeOrder, log, partialGroups, retention };
+    return new EngineLoop({ parameters, frontend, cache: new HybridCache(options), offload: undefined });
   }
   const cache = new BlockCache({ blockCount, blockSize, prefixCaching, freeOrder, log, offload, cpuWrites });
   return new EngineLoop({ parameters, frontend, cache, offload });

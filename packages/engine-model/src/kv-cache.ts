@@ -57,14 +57,25 @@ export interface HashChain {
   hashBlocks(blocks: number): void;
 }
 
+/** Blocks of one group of a hybrid model. */
+export interface GroupPositions {
+  /** The group with full attention comes after the others. */
+  readonly group: number;
+  readonly kept: readonly number[];
+}
+
 /** Receives the blocks that a cache stores and evicts. */
 export interface CacheLog<Chain extends HashChain> {
   /** Whether every copy of a block is logged, or only the first one stored and the last one removed. */
   readonly everyCopy: boolean;
-  /** Blocks `from` to `to` (exclusive) of a chain became reusable. */
-  stored(chain: Chain, from: number, to: number): void;
+  /**
+   * Blocks `from` to `to` (exclusive) of a chain became reusable.
+   *
+   * @param only which of them, in a group of a hybrid model
+   */
+  stored(chain: Chain, from: number, to: number, only?: GroupPositions): void;
   /** Evicted content: hashes of two words each. The caller reuses the array. */
-  removed(hashes: Uint32Array, adapter: string | undefined): void;
+  removed(hashes: Uint32Array, adapter: string | undefined, group?: number): void;
   cleared(): void;
   /**
    * A block was copied to CPU memory: one hash, whose array the caller reuses.

@@ -1,6 +1,7 @@
 import { mixWord } from "@espalier/core";
 import { createLoop, type EngineFrontend } from "./engine-loop.ts";
-import { type CacheLog, type HashChain, silentLog } from "./kv-cache.ts";
+import { partialGroupsOf } from "./hybrid-cache.ts";
+import { type CacheLog, type GroupPositions, type HashChain, silentLog } from "./kv-cache.ts";
 import type { RemoteSource } from "./kv-pull.ts";
 import type { RequestChain } from "./sequence.ts";
 import type {
@@ -15,6 +16,7 @@ import type {
   ImportedPrompt,
   KvEvent,
   MediaRange,
+  PartialGroup,
 } from "./types.ts";
 import { checkParameters, checkRequest } from "./validation.ts";
 
@@ -74,13 +76,10 @@ interface TokenFrontendOptions {
 }
 
 /** The log for an observer: a silent one when it takes no events. */
-function createTokenLog(
-  { flavour, cpuBlocks = 0 }: EngineParameters,
-  observer: EngineObserver,
-  describesCpuBlocks: boolean,
-): EventLog {
+function createTokenLog(parameters: EngineParameters, observer: EngineObserver, describesCpuBlocks: boolean): EventLog {
+  const { flavour, cpuBlocks = 0 } = parameters;
   return observer.events
-    ? createEventLog(flavour, cpuBlocks > 0 && describesCpuBlocks)
+    ? createEventLog(flavour, cpuBlocks > 0 && describesCpuBlocks, partialGroupsOf(parameters))
     : { ...silentLog, take: () => undefined };
 }
 
@@ -139,9 +138,9 @@ class TokenChain implements HashChain {
   }
 
   /** Per block from `from` to `to`: what it contains of images and the like; undefined without any. */
-  inputs(from: number, to: number): readonly BlockInputs[] | undefined {
+  inputs(blocks: readonly number[]): readonly BlockInputs[] | undefined {
     if (!this.#media) return undefined;
-    const all = Array.from({ length: to - from }, (_, block) => this.#inputsOf(from + block));
+    const all = blocks.map((block) => this.#inputsOf(block));
     return all.some((inputs) => inputs) ? all : undefined;
   }
 
@@ -237,8 +236,13 @@ interface EventLog extends CacheLog<TokenChain> {
  * like others, one event per block. SGLang always does, one event per page (`_record_store_event` of HiCache).
  *
  * @param describesCpuBlocks whether there is CPU memory whose blocks are described
+ * @param partialGroups of a hybrid model
  */
-function createEventLog(flavour: CacheFlavour, describesCpuBlocks: boolean): EventLog {
+function createEventLog(
+  flavour: CacheFlavour,
+  describesCpuBlocks: boolean,
+  partialGroups: readonly PartialGroup[],
+): EventLog {
   const joins = flavour === "sglang";
   const medium = cpuMedia[flavour];
   /** Events of the blocks in GPU memory, to be repeated for CPU memory. */
@@ -247,14 +251,20 @@ function createEventLog(flavour: CacheFlavour, describesCpuBlocks: boolean): Eve
   let openRemoval: EngineHash[] | undefined;
   let openAdapter: string | undefined;
 
+  const groupFields = (group: number) => {
+    const partial = partialGroups[group];
+    if (!partial) return { group, specKind: "full_attention" };
+    if (partial.kind === "state") return { group, specKind: "mamba" };
+    return { group, specKind: "sliding_window", slidingWindow: partial.tokens };
+  };
   const push = (event: KvEvent): void => {
     openRemoval = undefined;
     events.push(event);
   };
-  const eventOf = (chain: TokenChain, from: number, to: number): StoredEvent => {
-    const hashes: EngineHash[] = [];
-    for (let block = from; block < to; block++) hashes.push(hashAt(chain.hashes, block));
-    const inputs = chain.inputs(from, to);
+  const eventOf = (chain: TokenChain, from: number, to: number, only?: GroupPositions): StoredEvent => {
+    const blocks = only?.kept ?? Array.from({ length: to - from }, (_, at) => from + at);
+    const hashes = blocks.map((block) => hashAt(chain.hashes, block));
+    const inputs = chain.inputs(blocks);
     return {
       type: "stored",
       hashes,
@@ -264,20 +274,21 @@ function createEventLog(flavour: CacheFlavour, describesCpuBlocks: boolean): Eve
       adapter: chain.adapter,
       cacheSalt: from === 0 || joins ? chain.cacheSalt : undefined,
       ...(inputs && { inputs }),
+      ...(only && groupFields(only.group)),
     };
   };
   return {
     everyCopy: true,
-    stored(chain, from, to) {
-      const event = eventOf(chain, from, to);
+    stored(chain, from, to, only) {
+      const event = eventOf(chain, from, to, only);
       push(event);
       if (contents) for (const [at, hash] of event.hashes.entries()) contents.set(hash, blockOf(event, at));
     },
-    removed(hashes, adapter) {
+    removed(hashes, adapter, group) {
       let target = openRemoval;
       if (!target || openAdapter !== adapter) {
         target = [];
-        push({ type: "removed", hashes: target });
+        push({ type: "removed", hashes: target, ...(group === undefined ? {} : { group }) });
         openRemoval = joins ? target : undefined;
         openAdapter = adapter;
       }

@@ -16,6 +16,15 @@ export type FreeOrder = "uncached-first" | "by-age";
  */
 export type CpuWrites = "evicted" | "prompt" | "all";
 
+/** A cache group of a hybrid model beside full attention: a sliding window, or states (Mamba, linear attention). */
+export type PartialGroup = { readonly kind: "window"; readonly tokens: number } | { readonly kind: "state" };
+
+/**
+ * Where a hybrid model's windows and states are kept. `replay`: where a prompt that is sent again would resume, and where
+ * prompts part (vLLM's default, `prefix_cache_retention_interval` of 0). `dense`: everywhere.
+ */
+export type Retention = "replay" | "dense";
+
 /**
  * Everything the model needs to know about one engine. Times are milliseconds of engine time.
  *
@@ -45,6 +54,12 @@ export interface EngineParameters {
   readonly prefixCaching: boolean;
   /** Of the vLLM flavour only; `uncached-first` by default. */
   readonly freeOrder?: FreeOrder;
+  /** Tokens of the sliding window of a hybrid model, in vLLM's flavour without CPU memory; 0 by default, for none. */
+  readonly windowTokens?: number;
+  /** Groups of states (Mamba, linear attention) of a hybrid model, under the same conditions; 0 by default. */
+  readonly stateGroups?: number;
+  /** `replay` by default. */
+  readonly retention?: Retention;
   /** LoRA adapters that are loaded at once (vLLM `max_loras`); unbounded by default. */
   readonly adapterSlots?: number;
   /** What an adapter load adds to the step in which its first request begins; 0 by default. */
@@ -145,7 +160,7 @@ export type KvEvent =
       readonly type: "stored";
       readonly hashes: readonly EngineHash[];
       readonly parentHash: EngineHash | undefined;
-      /** `hashes.length * blockSize` tokens. */
+      /** `hashes.length * blockSize` tokens, or more in a group of a hybrid model. */
       readonly tokens: Uint32Array;
       readonly blockSize: number;
       readonly adapter: string | undefined;
@@ -158,8 +173,17 @@ export type KvEvent =
        * the hashes, without parent or tokens.
        */
       readonly medium?: CpuMedium;
+      /** Of a hybrid model: the cache group, and what it is, in vLLM's words. It may have fewer hashes than its tokens fill. */
+      readonly group?: number;
+      readonly specKind?: string;
+      readonly slidingWindow?: number;
     }
-  | { readonly type: "removed"; readonly hashes: readonly EngineHash[]; readonly medium?: CpuMedium }
+  | {
+      readonly type: "removed";
+      readonly hashes: readonly EngineHash[];
+      readonly medium?: CpuMedium;
+      readonly group?: number;
+    }
   | { readonly type: "cleared" };
 
 /** Receives the results of an engine while time advances. Every call happens inside `advanceTo`, `submit`, `abort` or `resetPrefixCache`. */

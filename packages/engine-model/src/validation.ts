@@ -1,3 +1,4 @@
+import { maxStateGroups, mostBlocksOf } from "./hybrid-cache.ts";
 import type { RemoteSource } from "./kv-pull.ts";
 import type { EngineParameters, ImportedPrompt } from "./types.ts";
 
@@ -37,6 +38,16 @@ export function checkParameters(parameters: EngineParameters): void {
   const { cpuWrites = "evicted", flavour } = parameters;
   if (cpuWrites !== "evicted" && flavour === "sglang")
     throw new RangeError(`SGLang does not support cpuWrites ${cpuWrites}`);
+  const { windowTokens = 0, stateGroups = 0 } = parameters;
+  if (!(Number.isSafeInteger(windowTokens) && windowTokens >= 0)) {
+    throw new RangeError(`windowTokens ${windowTokens} is not a whole number`);
+  }
+  if (!(Number.isSafeInteger(stateGroups) && stateGroups >= 0 && stateGroups <= maxStateGroups)) {
+    throw new RangeError(`stateGroups ${stateGroups} is not a whole number from 0 to ${maxStateGroups}`);
+  }
+  if (windowTokens + stateGroups > 0 && (flavour !== "vllm" || (cpuBlocks ?? 0) > 0)) {
+    throw new RangeError("only vLLM's flavour without CPU memory has windowTokens and stateGroups");
+  }
   // A step without duration would stop time.
   if (parameters.stepBaseMs === 0) throw new RangeError("stepBaseMs must be above 0");
 }
@@ -56,8 +67,9 @@ interface RequestSize {
  */
 export function checkRequest(
   { id, promptTokens, outputTokens, imported, remote }: RequestSize,
-  { maxModelLength, blockCount, blockSize, flavour, cpuBlocks = 0, prefixCaching }: EngineParameters,
+  parameters: EngineParameters,
 ): void {
+  const { maxModelLength, blockCount, flavour, cpuBlocks = 0, prefixCaching } = parameters;
   const total = promptTokens + outputTokens;
   if (promptTokens === 0) throw new RangeError(`request ${id}: the prompt is empty`);
   if (!(Number.isInteger(outputTokens) && outputTokens >= 1)) {
@@ -66,7 +78,8 @@ export function checkRequest(
   if (total > maxModelLength) {
     throw new RangeError(`request ${id}: ${total} tokens exceed maxModelLength ${maxModelLength}`);
   }
-  if (total > blockCount * blockSize) throw new RangeError(`request ${id}: ${total} tokens exceed all blocks`);
+  if (mostBlocksOf(parameters, total) > blockCount)
+    throw new RangeError(`request ${id}: ${total} tokens exceed all blocks`);
   if (remote && (flavour !== "vllm" || cpuBlocks === 0 || !prefixCaching)) {
     throw new RangeError(`request ${id}: only vLLM's flavour with CPU memory pulls from other engines`);
   }

@@ -28,9 +28,10 @@ export const routers = whole(1, maxFleetRouters);
 
 export const preset: Read<PresetName> = named(presetNames);
 
-const parameterReaders: {
-  readonly [Name in keyof Required<EngineParameters>]: Read<Required<EngineParameters>[Name]>;
-} = {
+/** What engines without tokens have. */
+type FleetParameters = Required<Omit<EngineParameters, "windowTokens" | "stateGroups" | "retention">>;
+
+const parameterReaders: { readonly [Name in keyof FleetParameters]: Read<FleetParameters[Name]> } = {
   flavour: oneOf("vllm", "sglang"),
   // Chains consist of blocks of this size.
   blockSize: oneOf(blockTokens),

@@ -1,0 +1,367 @@
+import {
+  type BlockIndex,
+  type BlockRecords,
+  createBlockIndex,
+  createBlockRecords,
+  createFreeQueue,
+  type FreeQueue,
+  HEAD,
+  recordField,
+} from "./block-pool.ts";
+import type { CacheLog, HashChain, KvCache } from "./kv-cache.ts";
+import type { EngineParameters, FreeOrder, PartialGroup, Retention } from "./types.ts";
+
+const { words, references, hashA, hashB } = recordField;
+
+/** Bound of groups of states. */
+export const maxStateGroups = 31;
+
+/** The groups beside full attention. */
+export function partialGroupsOf({ windowTokens = 0, stateGroups = 0 }: EngineParameters): readonly PartialGroup[] {
+  const states = Array.from({ length: stateGroups }, () => ({ kind: "state" }) as const);
+  return windowTokens > 0 ? [{ kind: "window", tokens: windowTokens }, ...states] : states;
+}
+
+/** Blocks of a group of states while a request is computed: the one in use, and two that are kept. */
+const stateBlocks = 3;
+/** Positions that a window may reach into beside what it needs and what a step computes. */
+const windowMargin = 2;
+
+/** Most blocks that a request of so many tokens takes in all groups, whatever it finds. */
+export function mostBlocksOf(parameters: EngineParameters, tokens: number): number {
+  const blocks = Math.ceil(tokens / parameters.blockSize);
+  return partialGroupsOf(parameters).reduce(
+    (sum, { kind }) => sum + (kind === "state" ? stateBlocks : blocks + windowMargin),
+    blocks,
+  );
+}
+
+/** No block at a position. */
+const none = -1;
+
+/** The blocks of one request in one group, by position in the prompt. */
+interface GroupBlocks {
+  readonly blocks: Int32Array;
+  /** Positions before this one need no block any more. */
+  from: number;
+  /** Positions from this one on have no block yet. */
+  to: number;
+}
+
+interface HybridAllocation<Chain extends HashChain> {
+  readonly chain: Chain;
+  /** The group with full attention is last. */
+  readonly groups: readonly GroupBlocks[];
+  /** Positions whose full blocks are indexed. */
+  entered: number;
+  /** Positions found by the last `match`, and how many of full attention alone. */
+  matched: number;
+  matchedFull: number;
+  /** Positions after which the windows and states are kept, ascending. */
+  checkpoints: readonly number[];
+}
+
+interface HybridCacheOptions<Chain extends HashChain> {
+  readonly blockCount: number;
+  readonly blockSize: number;
+  readonly prefixCaching: boolean;
+  readonly freeOrder: FreeOrder;
+  readonly log: CacheLog<Chain>;
+  readonly partialGroups: readonly PartialGroup[];
+  readonly retention: Retention;
+}
+
+/**
+ * vLLM's cache of a hybrid model (`HybridKVCacheCoordinator`): one pool of blocks, of which every group takes its own. A
+ * prefix can be used up to where every group has what it needs: full attention all blocks, a sliding window those that
+ * cover it, a state the one that ends there. By default windows and states are kept only where a prompt that is sent again
+ * would resume, and where a prompt left one that is cached (`prefix_cache_retention_interval` of 0).
+ *
+ * A group of states has one block for the state in use, and one for each state that is kept.
+ */
+export class HybridCache<Chain extends HashChain> implements KvCache<HybridAllocation<Chain>, Chain> {
+  readonly #options: HybridCacheOptions<Chain>;
+  readonly #uncachedFirst: boolean;
+  readonly #records: BlockRecords;
+  readonly #index: BlockIndex;
+  readonly #free: FreeQueue;
+  /** Of blocks that are entered: the group, and the adapter. */
+  readonly #groupOf: Uint8Array;
+  readonly #adapters = new Map<number, string>();
+  readonly #removal = new Uint32Array(2);
+  /** By partial group: blocks that a hit needs before its end. */
+  readonly #needs: readonly number[];
+  readonly #full: number;
+  #cachedBlocks = 0;
+
+  constructor(options: HybridCacheOptions<Chain>) {
+    const { blockCount, blockSize, freeOrder, partialGroups, prefixCaching } = options;
+    this.#options = options;
+    this.#uncachedFirst = freeOrder === "uncached-first" || !prefixCaching;
+    this.#records = createBlockRecords(blockCount);
+    this.#index = createBlockIndex(this.#records);
+    this.#free = createFreeQueue(this.#records);
+    this.#groupOf = new Uint8Array(blockCount);
+    this.#full = partialGroups.length;
+    this.#needs = partialGroups.map((group) =>
+      group.kind === "window" ? Math.max(1, Math.ceil((group.tokens - 1) / blockSize)) : 1,
+    );
+  }
+
+  open(chain: Chain): HybridAllocation<Chain> {
+    const positions = this.#blocksFor(chain.totalTokens);
+    const groups = Array.from({ length: this.#full + 1 }, () => ({
+      blocks: new Int32Array(positions).fill(none),
+      from: 0,
+      to: 0,
+    }));
+    return { chain, groups, entered: 0, matched: 0, matchedFull: 0, checkpoints: [] };
+  }
+
+  match(allocation: HybridAllocation<Chain>, limitTokens: number): number {
+    const { blockSize, prefixCaching } = this.#options;
+    allocation.matched = 0;
+    allocation.matchedFull = 0;
+    if (!prefixCaching) return 0;
+    const limit = Math.floor(limitTokens / blockSize);
+    allocation.chain.hashBlocks(limit);
+    let full = 0;
+    while (full < limit && this.#find(allocation.chain, full, this.#full) >= 0) full++;
+    let usable = full;
+    for (let group = 0; group < this.#full; ) {
+      const missing = this.#lastMissing(allocation.chain, group, usable);
+      if (missing < 0) group++;
+      else {
+        // No end after the missing block is possible, so the other groups are asked again.
+        usable = missing;
+        group = 0;
+      }
+    }
+    allocation.matched = usable;
+    allocation.matchedFull = full;
+    return usable * blockSize;
+  }
+
+  admit(allocation: HybridAllocation<Chain>, tokens: number, requiredTokens: number, readyTokens: number): boolean {
+    const { matched, matchedFull, chain } = allocation;
+    const found: { readonly group: number; readonly position: number; readonly block: number }[] = [];
+    for (let group = 0; group <= this.#full; group++) {
+      for (let position = this.#firstNeeded(group, matched); position < matched; position++) {
+        found.push({ group, position, block: this.#find(chain, position, group) });
+      }
+    }
+    const records = this.#records;
+    const foundFree = found.filter(({ block }) => records[block * words + references] === 0).length;
+    if (this.#blocksToAdmit(matched, tokens, requiredTokens) + foundFree > this.#free.size()) return false;
+    for (const { group, position, block } of found) {
+      if (records[block * words + references]!++ === 0) this.#free.remove(block);
+      allocation.groups[group]!.blocks[position] = block;
+    }
+    for (const [group, held] of allocation.groups.entries()) {
+      held.from = this.#firstNeeded(group, matched);
+      held.to = matched;
+    }
+    allocation.entered = matched;
+    allocation.checkpoints = this.#checkpointsOf(chain, matched < matchedFull ? matchedFull : 0);
+    this.#take(allocation, tokens);
+    this.#enterFull(allocation, readyTokens);
+    return true;
+  }
+
+  grow(allocation: HybridAllocation<Chain>, tokens: number): boolean {
+    const { blockSize } = this.#options;
+    this.#leaveWindows(allocation, Math.floor((tokens - 1) / blockSize) * blockSize);
+    if (this.#blocksToGrow(allocation, tokens) > this.#free.size()) return false;
+    this.#take(allocation, tokens);
+    this.#enterFull(allocation, tokens);
+    return true;
+  }
+
+  idleUpTo(allocation: HybridAllocation<Chain>): number {
+    const { blockSize, prefixCaching } = this.#options;
+    const heldTokens = allocation.groups[this.#full]!.to * blockSize;
+    return prefixCaching ? Math.min(heldTokens, (allocation.entered + 1) * blockSize - 1) : heldTokens;
+  }
+
+  entersNext(): boolean {
+    return false;
+  }
+
+  planned(): void {}
+
+  isSettled(): boolean {
+    return true;
+  }
+
+  computed(): void {}
+
+  release(allocation: HybridAllocation<Chain>): void {
+    for (const held of allocation.groups) {
+      let uncachedTail = HEAD;
+      for (let position = held.to - 1; position >= held.from; position--) {
+        uncachedTail = this.#drop(held, position, uncachedTail);
+      }
+      held.from = 0;
+      held.to = 0;
+    }
+    allocation.entered = 0;
+  }
+
+  reset(): boolean {
+    if (this.#free.size() < this.#options.blockCount) return false;
+    this.#index.clear();
+    this.#adapters.clear();
+    this.#cachedBlocks = 0;
+    this.#options.log.cleared();
+    return true;
+  }
+
+  freeBlocks(): number {
+    return this.#free.size();
+  }
+
+  cachedBlocks(): number {
+    return this.#cachedBlocks;
+  }
+
+  #blocksFor(tokens: number): number {
+    return Math.ceil(tokens / this.#options.blockSize);
+  }
+
+  #isState(group: number): boolean {
+    return this.#options.partialGroups[group]?.kind === "state";
+  }
+
+  /** The first position that a request with this many computed positions still needs. */
+  #firstNeeded(group: number, computed: number): number {
+    return group === this.#full ? 0 : Math.max(0, computed - this.#needs[group]!);
+  }
+
+  /** The last position that a hit of this many needs and that the group lacks; -1 for none. */
+  #lastMissing(chain: Chain, group: number, usable: number): number {
+    for (let position = usable - 1; position >= this.#firstNeeded(group, usable); position--) {
+      if (this.#find(chain, position, group) < 0) return position;
+    }
+    return none;
+  }
+
+  /** Positions at whose end windows and states are kept: where the prompt would resume, and where it left a cached one. */
+  #checkpointsOf(chain: Chain, junction: number): readonly number[] {
+    const replay = Math.floor((chain.promptTokens - 1) / this.#options.blockSize);
+    return junction > 0 && junction < replay ? [junction, replay] : [replay];
+  }
+
+  #isKept({ checkpoints }: HybridAllocation<Chain>, group: number, position: number): boolean {
+    if (group === this.#full || this.#options.retention === "dense") return true;
+    return checkpoints.some((end) => position < end && position >= end - this.#needs[group]!);
+  }
+
+  /** Blocks that must be free for a request, without those that it found. */
+  #blocksToAdmit(matched: number, tokens: number, requiredTokens: number): number {
+    const step = this.#blocksFor(tokens) - matched;
+    let blocks = this.#blocksFor(requiredTokens) - matched;
+    for (let group = 0; group < this.#full; group++) {
+      const most = this.#isState(group) ? stateBlocks : step + this.#needs[group]! + 1;
+      blocks += Math.min(most, this.#blocksFor(requiredTokens) - matched + windowMargin);
+    }
+    return blocks;
+  }
+
+  #blocksToGrow(allocation: HybridAllocation<Chain>, tokens: number): number {
+    const wanted = this.#blocksFor(tokens);
+    let blocks = 0;
+    for (const [group, held] of allocation.groups.entries()) {
+      for (let position = held.to; position < wanted; position++) {
+        if (this.#takesBlock(allocation, group, position)) blocks++;
+      }
+    }
+    return blocks;
+  }
+
+  /** A group of states takes a block for its first position, which it goes on to use, and for states that are kept. */
+  #takesBlock(allocation: HybridAllocation<Chain>, group: number, position: number): boolean {
+    return !this.#isState(group) || position === allocation.matched || this.#isKept(allocation, group, position);
+  }
+
+  #take(allocation: HybridAllocation<Chain>, tokens: number): void {
+    const wanted = this.#blocksFor(tokens);
+    for (const [group, held] of allocation.groups.entries()) {
+      for (; held.to < wanted; held.to++) {
+        if (!this.#takesBlock(allocation, group, held.to)) continue;
+        const block = this.#free.take();
+        if (this.#index.has(block)) this.#evict(block);
+        this.#records[block * words + references] = 1;
+        held.blocks[held.to] = block;
+      }
+    }
+  }
+
+  /** Gives back what windows have left behind. */
+  #leaveWindows(allocation: HybridAllocation<Chain>, computedTokens: number): void {
+    const { blockSize, partialGroups } = this.#options;
+    for (const [group, { kind }] of partialGroups.entries()) {
+      if (kind === "state") continue;
+      const held = allocation.groups[group]!;
+      const first = Math.min(held.to, this.#firstNeeded(group, Math.floor(computedTokens / blockSize)));
+      let uncachedTail = HEAD;
+      for (let position = first - 1; position >= held.from; position--) {
+        uncachedTail = this.#drop(held, position, uncachedTail);
+      }
+      held.from = Math.max(held.from, first);
+    }
+  }
+
+  /** Returns a block of a request. @returns what the next uncached one follows in the free queue */
+  #drop(held: GroupBlocks, position: number, uncachedTail: number): number {
+    const block = held.blocks[position]!;
+    held.blocks[position] = none;
+    if (block < 0 || --this.#records[block * words + references]! > 0) return uncachedTail;
+    if (!this.#uncachedFirst || this.#index.has(block)) {
+      this.#free.append(block);
+      return uncachedTail;
+    }
+    this.#free.insertAfter(uncachedTail, block);
+    return block;
+  }
+
+  #evict(block: number): void {
+    const group = this.#groupOf[block]!;
+    this.#index.remove(block);
+    this.#cachedBlocks--;
+    const adapter = this.#adapters.get(block);
+    this.#adapters.delete(block);
+    this.#removal[0] = this.#records[block * words + hashA]! ^ saltOf(group);
+    this.#removal[1] = this.#records[block * words + hashB]!;
+    this.#options.log.removed(this.#removal, adapter, group);
+  }
+
+  /** Indexes the blocks that the first `tokens` tokens fill, group by group. */
+  #enterFull(allocation: HybridAllocation<Chain>, tokens: number): void {
+    const { blockSize, prefixCaching, log } = this.#options;
+    const { chain, groups, entered } = allocation;
+    const full = Math.floor(tokens / blockSize);
+    if (!prefixCaching || full <= entered) return;
+    chain.hashBlocks(full);
+    for (const [group, held] of groups.entries()) {
+      const kept: number[] = [];
+      for (let position = entered; position < full; position++) {
+        const block = held.blocks[position]!;
+        if (block < 0 || !this.#isKept(allocation, group, position)) continue;
+        this.#index.insert(block, chain.hashes[2 * position]! ^ saltOf(group), chain.hashes[2 * position + 1]!);
+        this.#groupOf[block] = group;
+        if (chain.adapter !== undefined) this.#adapters.set(block, chain.adapter);
+        kept.push(position);
+      }
+      this.#cachedBlocks += kept.length;
+      log.stored(chain, entered, full, { group, kept });
+    }
+    allocation.entered = full;
+  }
+
+  #find(chain: Chain, position: number, group: number): number {
+    return this.#index.find(chain.hashes[2 * position]! ^ saltOf(group), chain.hashes[2 * position + 1]!);
+  }
+}
+
+/** Distinguishes the blocks of groups in one index. */
+const saltOf = (group: number): number => Math.imul(group, 0x9e3779b1);

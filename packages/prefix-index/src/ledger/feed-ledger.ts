@@ -75,6 +75,8 @@ export class FeedLedger {
   readonly #report = createLedgerReport();
   #held: HeldBlocks | undefined;
   #engineBlockSize = 0;
+  /** Whether each event so far stored a single block, which may be the tail of a prompt. */
+  #hasOnlyTails = true;
   #unusable: UnusableReason | undefined;
   readonly #chunkTokens: number;
   #groups: CacheGroups;
@@ -110,6 +112,7 @@ export class FeedLedger {
       this.#applyEvent(batch, event);
       this.#held?.presence.reconcile();
     }
+    this.#placeSmallBlocks(batch);
     if (this.#groupBlocks) this.#held?.followResumePoints().update(this.#groups, this.#groupBlocks);
     this.#runs.flush();
     // Nodes do not move, so memory is freed only when there are none.
@@ -152,6 +155,7 @@ export class FeedLedger {
     this.#groups = new CacheGroups(this.#chunkTokens);
     this.#forget();
     this.#engineBlockSize = 0;
+    this.#hasOnlyTails = true;
     this.#unusable = undefined;
   }
 
@@ -206,7 +210,7 @@ export class FeedLedger {
     const blocks = batch.hashStart[event + 1]! - firstHash;
     const size = batch.blockSize[event]! || this.#engineBlockSize || tokens / blocks;
     if (size * blocks !== tokens || !Number.isInteger(size)) return false;
-    const held = this.#heldFor(size, batch.tier[event]!, batch);
+    const held = this.#heldFor(size, batch.tier[event]!, batch, event);
     if (held === undefined) return false;
     const detail = batch.detail[event];
     const run: NamedRun = {
@@ -264,7 +268,39 @@ export class FeedLedger {
       const low = hashes[2 * hash]! | 0;
       const high = hashes[2 * hash + 1]! | 0;
       this.#groupBlocks.store(low, high, bit, batch.tier[event]!);
-      this.#held?.followResumePoints().changed(low, high);
+      this.#changed(low, high);
+    }
+  }
+
+  /** A group stored or removed a block. */
+  #changed(low: number, high: number): void {
+    const resume = this.#held?.resume;
+    resume?.changed(low, high);
+    for (const end of this.#groupBlocks?.endsOf({ low, high }) ?? []) resume?.changed(end.low, end.high);
+  }
+
+  /**
+   * Finds where blocks are that are smaller than those of full attention. An event has some of the blocks that its tokens
+   * fill, in order; each row of them ends where a block of full attention ends, which has the same name.
+   */
+  #placeSmallBlocks(batch: EngineEventBatch): void {
+    const [held, blocks] = [this.#held, this.#groupBlocks];
+    if (!held || !blocks) return;
+    for (let event = 0; event < batch.count; event++) {
+      const size = batch.blockSize[event]!;
+      const isSmall = size > 0 && size < this.#engineBlockSize;
+      if (batch.kind[event] !== eventKind.stored || batch.attention[event] === attention.full || !isSmall) continue;
+      let end: Hash64 | undefined;
+      for (let at = batch.hashStart[event + 1]! - 1; at >= batch.hashStart[event]!; at--) {
+        const hash = { low: batch.hashes[2 * at]! | 0, high: batch.hashes[2 * at + 1]! | 0 };
+        if (held.facts.nodeOf(hash.low, hash.high) !== 0) end = hash;
+        if (!end) continue;
+        // A block of the same row is directly before; one with a name in the tree ends another row.
+        const before = { low: batch.hashes[2 * at - 2]! | 0, high: batch.hashes[2 * at - 1]! | 0 };
+        const isRow = at > batch.hashStart[event]! && held.facts.nodeOf(before.low, before.high) === 0;
+        blocks.place(hash, isRow ? before : undefined, end);
+        held.resume?.changed(end.low, end.high);
+      }
     }
   }
 
@@ -273,7 +309,9 @@ export class FeedLedger {
     for (let hash = hashStart[event]!; hash < hashStart[event + 1]!; hash++) {
       const low = hashes[2 * hash]! | 0;
       const high = hashes[2 * hash + 1]! | 0;
-      if (this.#groupBlocks?.remove(low, high, bit, batch.tier[event]!)) this.#held?.resume?.changed(low, high);
+      const ends = this.#groupBlocks?.endsOf({ low, high }) ?? [];
+      if (!this.#groupBlocks?.remove(low, high, bit, batch.tier[event]!)) continue;
+      for (const end of [{ low, high }, ...ends]) this.#held?.resume?.changed(end.low, end.high);
     }
   }
 
@@ -308,12 +346,22 @@ export class FeedLedger {
     for (let hash = hashStart[event]!; hash < end; hash++) this.#held.remove(hash, batch.tier[event]!);
   }
 
-  /** The blocks of a feed whose engine has this block size; undefined if that cannot be followed. */
-  #heldFor(engineBlockSize: number, inTier: number, batch: EngineEventBatch): HeldBlocks | undefined {
+  /**
+   * The blocks of a feed whose engine has this block size; undefined if that cannot be followed. vLLM also announces
+   * tails of prompts, a part of a block each, as single blocks of a smaller size: these are left out.
+   */
+  #heldFor(engineBlockSize: number, inTier: number, batch: EngineEventBatch, event: number): HeldBlocks | undefined {
     if (this.#engineBlockSize !== 0 && engineBlockSize !== this.#engineBlockSize) {
-      // An engine may offload in chunks of another size (LMCache: 256 tokens). That does not affect its own blocks.
-      return inTier === tier.gpu ? this.#refuse("block-size-changed") : undefined;
+      const isVllm = inTier === tier.gpu && batch.group[event]! >= 0;
+      const isTail = isVllm && this.#engineBlockSize % engineBlockSize === 0;
+      if (isTail && batch.hashStart[event + 1]! - batch.hashStart[event]! === 1) return undefined;
+      if (isVllm && this.#hasOnlyTails && engineBlockSize % this.#engineBlockSize === 0) this.#beginAgain();
+      else {
+        // An engine may offload in chunks of another size (LMCache: 256 tokens). That does not affect its own blocks.
+        return inTier === tier.gpu ? this.#refuse("block-size-changed") : undefined;
+      }
     }
+    if (batch.hashStart[event + 1]! - batch.hashStart[event]! !== 1) this.#hasOnlyTails = false;
     if (this.#held !== undefined) return this.#held;
     const shape = blockShapeOf({ engine: engineBlockSize, router: this.#blockSize });
     if (shape === undefined) return this.#refuse("block-size-ratio");
@@ -330,6 +378,14 @@ export class FeedLedger {
     });
     this.#held.expect(batch.hashes, batch.hashStart[batch.count]!);
     return this.#held;
+  }
+
+  /** What was taken for blocks were tails of prompts. */
+  #beginAgain(): void {
+    this.#held = undefined;
+    this.#engineBlockSize = 0;
+    this.#runs.cleared();
+    if (this.#groupBlocks) this.#runs.add("stored", resumePoint, emptyPrefix, 0);
   }
 
   #refuse(reason: UnusableReason): undefined {

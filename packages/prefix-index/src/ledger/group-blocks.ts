@@ -1,3 +1,4 @@
+import type { Hash64 } from "@espalier/core";
 import { tier } from "../tiers.ts";
 import { NodeMap } from "./node-map.ts";
 import { NodeTable } from "./node-table.ts";
@@ -19,6 +20,9 @@ export class GroupBlocks {
   readonly #names: NodeMap;
   /** Copies beyond the first, by record and group. */
   readonly #copies = new Map<number, number>();
+  /** By record: the block before it in its prompt, and the ends of larger blocks that it is part of. See `place`. */
+  readonly #previous = new Map<number, Hash64>();
+  readonly #ends = new Map<number, Hash64[]>();
 
   /** @param maxBlocks bound on blocks, at most 2^24 - 2 */
   constructor(maxBlocks: number) {
@@ -32,6 +36,31 @@ export class GroupBlocks {
 
   get byteLength(): number {
     return this.#table.byteLength + this.#names.byteLength;
+  }
+
+  /**
+   * Records where a block is that is smaller than those of full attention, and so has no place in the tree of chains.
+   *
+   * @param previous the block before it, of the same size
+   * @param end the last block of the block of full attention that it is part of
+   */
+  place({ low, high }: Hash64, previous: Hash64 | undefined, end: Hash64): void {
+    const record = this.#names.find(low, high);
+    if (record === 0) return;
+    if (previous) this.#previous.set(record, previous);
+    const ends = this.#ends.get(record) ?? [];
+    if (!ends.some((known) => known.low === end.low && known.high === end.high)) ends.push(end);
+    this.#ends.set(record, ends);
+  }
+
+  /** The block before a placed one. */
+  previousOf({ low, high }: Hash64): Hash64 | undefined {
+    return this.#previous.get(this.#names.find(low, high));
+  }
+
+  /** The ends of the blocks of full attention that a placed block is part of. */
+  endsOf({ low, high }: Hash64): readonly Hash64[] {
+    return this.#ends.get(this.#names.find(low, high)) ?? [];
   }
 
   /** The groups that have a block, one bit each. */
@@ -77,6 +106,8 @@ export class GroupBlocks {
     if (words[at + field.gpu] === 0 && words[at + field.cpu] === 0) {
       this.#names.remove(record);
       this.#table.release(record);
+      this.#previous.delete(record);
+      this.#ends.delete(record);
     }
     return true;
   }

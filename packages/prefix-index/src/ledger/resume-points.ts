@@ -28,6 +28,8 @@ interface Needs {
   bits: number;
   /** Engine blocks in one block of these groups. */
   readonly step: number;
+  /** Blocks of these groups in one engine block, if those are the larger ones. */
+  readonly parts: number;
   /** How many of their blocks a window or a chunk spans. */
   readonly blocks: number;
   /** By node: how many consecutive blocks, this one last, all these groups have; at most `blocks`. */
@@ -127,12 +129,16 @@ export class ResumePoints {
     for (const group of partial) {
       const needs = needsOf(group, this.#options.engineBlockSize);
       const same = this.#needs.find(
-        (other) => other.attention === needs.attention && other.step === needs.step && other.blocks === needs.blocks,
+        (other) =>
+          other.attention === needs.attention &&
+          other.step === needs.step &&
+          other.parts === needs.parts &&
+          other.blocks === needs.blocks,
       );
       if (same) same.bits |= needs.bits;
       else this.#needs.push(needs);
     }
-    this.#reach = Math.max(...this.#needs.map(({ step, blocks }) => step * blocks));
+    this.#reach = Math.max(...this.#needs.map(({ step, parts, blocks }) => Math.ceil((step * blocks) / parts) + 1));
     this.#maxStep = Math.max(...this.#needs.map(({ step }) => step));
     const { table } = this.#options.tree;
     for (let id = 1; id < table.end; id++) if (table.isLive(id)) this.#changedNodes.add(id);
@@ -181,9 +187,29 @@ export class ResumePoints {
   }
 
   #isMet(needs: Needs, node: number, blocks: GroupBlocks): boolean {
+    if (needs.parts > 1) return this.#hasSmallBlocks(needs, node, blocks);
     if (needs.attention !== attention.chunk) return this.#runAt(needs, node, blocks) >= needs.blocks;
     const sinceChunk = Math.floor(this.#depthOf(node) / needs.step) % needs.blocks;
     return sinceChunk === 0 || this.#runAt(needs, node, blocks) >= sinceChunk;
+  }
+
+  /** Whether groups whose blocks are smaller than the engine's have what they need before the end of a node. */
+  #hasSmallBlocks({ attention: kind, bits, parts, blocks: most }: Needs, node: number, blocks: GroupBlocks): boolean {
+    const { facts } = this.#options;
+    const isChunk = kind === attention.chunk;
+    const needed = isChunk ? (this.#depthOf(node) * parts) % most : most;
+    let end = node;
+    let hash = facts.namesOf(end)[0];
+    for (let found = 0; found < needed; found++) {
+      // A window that reaches the beginning needs no more.
+      if (end === 0) return !isChunk;
+      if (hash === undefined || ((blocks.groupsOf(hash.low, hash.high) & bits) ^ bits) !== 0) return false;
+      if ((found + 1) % parts === 0) {
+        end = this.#above(end, 1);
+        hash = facts.namesOf(end)[0];
+      } else hash = blocks.previousOf(hash);
+    }
+    return true;
   }
 
   /** Blocks that end with this one and that all groups have, one after the other; all of them count as `needs.blocks`. */
@@ -257,11 +283,12 @@ export class ResumePoints {
 }
 
 function needsOf({ attention: kind, bit, blockSize, span }: PartialGroup, engineBlockSize: number): Needs {
-  const step = Math.max(1, Math.floor((blockSize || engineBlockSize) / engineBlockSize));
-  const tokens = step * engineBlockSize;
+  const tokens = blockSize || engineBlockSize;
+  const step = Math.max(1, Math.floor(tokens / engineBlockSize));
+  const parts = Math.max(1, Math.floor(engineBlockSize / tokens));
   const spanned = kind === attention.window ? Math.ceil((span - 1) / tokens) : Math.floor(span / tokens);
   const blocks = kind === attention.state ? 1 : Math.max(1, spanned);
-  return { attention: kind, bits: bit, step, blocks, runs: new Map() };
+  return { attention: kind, bits: bit, step, parts, blocks, runs: new Map() };
 }
 
 function remember(runs: Map<number, number>, node: number, run: number): number {

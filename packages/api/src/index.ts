@@ -10,7 +10,6 @@ export { type FoundConversation, findConversation } from "./conversation.ts";
 export { type BodyEdits, editBody } from "./edit-body.ts";
 export { type ApiFamily, type Endpoint, endpoints } from "./endpoints.ts";
 export { abortedResponse, type ErrorResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
-export { GrowableBuffer } from "./growable-buffer.ts";
 export { readJsonMember, type Span } from "./json-scan.ts";
 export { createJsonUsageReader } from "./json-usage-reader.ts";
 export { RealtimeFrames, readSessionUpdate, type SessionUpdate } from "./realtime-events.ts";
@@ -18,6 +17,7 @@ export { type RequestView, readRequestView, scanRequest, viewRequest } from "./r
 export { type AnswerBeginning, readBeginning } from "./resume/answer-beginning.ts";
 export { completeAnswer } from "./resume/complete-answer.ts";
 export { type Continuation, continueRequest } from "./resume/continue-request.ts";
+export { PagedBytes } from "./resume/paged-bytes.ts";
 export { isResumable } from "./resume/resumable-request.ts";
 export { StreamSplice } from "./resume/stream-splice.ts";
 export {

@@ -7,11 +7,12 @@ import {
   continueRequest,
   createSseUsageFilter,
   type Endpoint,
-  GrowableBuffer,
   isResumable,
+  PagedBytes,
   readBeginning,
   StreamSplice,
 } from "../src/index.ts";
+import { keptPages, unusedPages } from "../src/resume/paged-bytes.ts";
 import { anthropic, bytesOf, chat, completions, smallChat, viewOf } from "./helpers.ts";
 
 type Json = Readonly<Record<string, unknown>>;
@@ -269,7 +270,7 @@ describe("the rest of a stream", () => {
           const whole = Buffer.from(streamOf(endpoint, tokens));
           const sent = whole.subarray(0, Math.floor(at * whole.length));
           const filter = createSseUsageFilter({ strip, whole: true });
-          const kept = new GrowableBuffer();
+          const kept = new PagedBytes();
           const client = cut(sent, fractions).map((chunk) => {
             kept.append(chunk);
             return filter.push(chunk);
@@ -336,6 +337,32 @@ describe("a stream that lacks its end alone", () => {
     expect(complete(completions, request, sent, 5)).toContain(
       '"usage":{"prompt_tokens":5,"total_tokens":7,"completion_tokens":2}',
     );
+  });
+});
+
+describe("bytes in pages", () => {
+  test("come back as they went in, whatever their sizes", () => {
+    fc.assert(
+      fc.property(fc.array(fc.nat(40_000), { maxLength: 6 }), (sizes) => {
+        const pages = new PagedBytes();
+        const chunks = sizes.map((size, at) => Buffer.alloc(size, at + 1));
+        for (const chunk of chunks) pages.append(chunk);
+        expect(pages.size).toBe(chunks.reduce((sum, { length }) => sum + length, 0));
+        expect(pages.take().equals(Buffer.concat(chunks))).toBe(true);
+        expect([pages.size, pages.take().length]).toEqual([0, 0]);
+      }),
+      { numRuns: randomRuns(100) },
+    );
+  });
+
+  test("give at most 1,024 pages to those after them", () => {
+    const pages = new PagedBytes();
+    pages.append(Buffer.alloc(1_025 * 16_384));
+    pages.clear();
+    expect(unusedPages()).toBe(keptPages);
+    pages.append(Buffer.alloc(20));
+    expect(unusedPages()).toBe(keptPages - 1);
+    expect(pages.take()).toEqual(Buffer.alloc(20));
   });
 });
 

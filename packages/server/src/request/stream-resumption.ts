@@ -4,7 +4,7 @@ import {
   completeAnswer,
   continueRequest,
   type Endpoint,
-  GrowableBuffer,
+  PagedBytes,
   readBeginning,
   StreamSplice,
   scanRequest,
@@ -62,7 +62,7 @@ export class StreamResumption {
   readonly #endpoint: Endpoint | undefined;
   #body: readonly Buffer[] = [];
   /** All that the engine has sent, as it came: most streams end well, and are never read. Undefined while nothing is kept. */
-  #sent: GrowableBuffer | undefined;
+  #sent: PagedBytes | undefined;
   #keptBytes = 0;
   #resumed: "completed" | "moved" | undefined;
 
@@ -76,7 +76,7 @@ export class StreamResumption {
   begin(): boolean {
     if (!this.#endpoint) return false;
     this.#body = this.#plan.body;
-    this.#sent = new GrowableBuffer();
+    this.#sent = new PagedBytes();
     this.#account(this.#body.reduce((sum, { length }) => sum + length, 0));
     this.#context.resumeLedger.kept(this.#context.resumeLedger.keptBytes);
     return this.#sent !== undefined;
@@ -165,6 +165,7 @@ export class StreamResumption {
   }
 
   release(): void {
+    this.#sent?.clear();
     this.#sent = undefined;
     this.#body = [];
     if (this.#keptBytes === 0) return;

@@ -123,6 +123,7 @@ api-keys: [{ name: b, key: key-number-two }]
 cors: { origins: [https://chat.example.com] }
 session-key: [body:thread]
 inject-usage: false
+resume: { max: 0, idle: true, max-bytes: 2MiB, max-bytes-in-flight: 3MiB }
 limits:
   max-nesting: 11
   max-concurrent-requests: 12

@@ -78,7 +78,7 @@ export {
   type PrefixKnowledge,
   type PrefixStore,
 } from "./prefix/prefix-knowledge.ts";
-export type { PromptBlocks } from "./prefix/prompt-blocks.ts";
+export type { LearnedTarget, PromptBlocks, PromptLearning } from "./prefix/prompt-blocks.ts";
 export { createRecentPrompts, type RecentPrompts } from "./prefix/prompt-blocks.ts";
 export type { KnownPool, PoolReach } from "./prefix/write-match.ts";
 export type { ChosenPull } from "./pulls/kv-pull.ts";

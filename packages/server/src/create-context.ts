@@ -250,6 +250,7 @@ function createEngineSide(
   const index = createPrefixIndex({ maxTargets: maxKnownTargets });
   const mesh = createMeshParts({ config, index, release, ...ports });
   const { health, scrape, breaker } = config;
+  const bindings = mesh?.replica.bindings ?? createLocalBindings(ports.clock);
   const kvPools = poolTargets(config.kvPools, (key, at) => mesh?.fleetSharing.indexOf(key) ?? asTargetIndex(at));
   const fleet = createFleet({
     ...{ ...ports, http, options: { health, scrape, breaker } },
@@ -265,12 +266,13 @@ function createEngineSide(
     lookups,
     index,
     sharing: mesh?.prefixSharing,
+    bindings,
     pools: kvPools,
     // Each engine's health checks have a connection.
     maxEventSockets: () => maxEventSockets(openFiles - fleet.engines.length),
   });
   mesh?.attachFleet(fleet, (slot) => prefix.knowledge.forgetPlacements(asTargetIndex(slot)));
-  return { proxy, http, lookups, index, mesh, fleet, prefix };
+  return { proxy, http, lookups, index, mesh, fleet, prefix, bindings };
 }
 
 /** Shared by all attempts at engines. */
@@ -286,7 +288,7 @@ function createExchangeParts({ retry }: CompiledConfig, carrier: EngineProxy, { 
 
 /** The target selector, and a dry-run one that decides alike without side effects. */
 function createSelectors(
-  { mesh, prefix, fleet }: ReturnType<typeof createEngineSide>,
+  { mesh, prefix, fleet, bindings }: ReturnType<typeof createEngineSide>,
   adapterUse: AdapterUse,
   credits: CopyCredits,
   log: DecisionLog<DescribedDecision>,
@@ -294,7 +296,7 @@ function createSelectors(
 ) {
   const trust = createLendTrust(clock, meter);
   const traffic = mesh && createPeerTraffic(clock, mesh.load, (target) => mesh.isOwn(target));
-  const sessions = createSessionBindings(mesh?.replica.bindings ?? createLocalBindings(clock));
+  const sessions = createSessionBindings(bindings);
   const onExcluded = counterBy<string>(
     meter,
     "reason",

@@ -14,7 +14,7 @@ export {
   type ModelTokenizer,
   type ModelTokenizerOptions,
 } from "./modes/model-tokenizer.ts";
-export { type PromptView, withinBudget } from "./modes/prompt-view.ts";
+export { type MediaPrompt, type PromptView, withinBudget } from "./modes/prompt-view.ts";
 export { createPromptHasher, type PromptBlocks, type PromptHasher } from "./prompt/prompt-blocks.ts";
 export { createPromptEncoder, type PromptEncoder } from "./prompt/prompt-encoder.ts";
 export type { PromptRequest } from "./prompt-request.ts";

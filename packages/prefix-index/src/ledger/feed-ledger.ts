@@ -165,6 +165,16 @@ export class FeedLedger {
     return floating !== undefined && floating.count + floating.dropped > 0;
   }
 
+  /** The chain hash at the end of an engine's block with a known chain, by entry `at` of a list of engine hashes. */
+  chainOf(hashes: Uint32Array, at: number): Hash64 | undefined {
+    const held = this.#held;
+    const node = held?.facts.nodeOf(hashes[2 * at]! | 0, hashes[2 * at + 1]! | 0) ?? 0;
+    if (held === undefined || node === 0) return undefined;
+    const { words, stride } = held.tree.table;
+    const from = node * stride + nodeField.chain;
+    return { low: words[from]!, high: words[from + 1]! };
+  }
+
   stats(): LedgerStats {
     const held = this.#held;
     return {

@@ -10,7 +10,7 @@ import {
 import type { FeedQuality, PlacementWriter } from "@espalier/shared-tree";
 import type { RoutingTarget } from "../routing-target.ts";
 import type { CacheMeters } from "./cache-meters.ts";
-import type { PromptBlocks, RecentPrompts } from "./prompt-blocks.ts";
+import type { LearnedTarget, PromptBlocks, RecentPrompts } from "./prompt-blocks.ts";
 import { createMatchWriter, type KnownPool, noPools, type PoolReach } from "./write-match.ts";
 
 /** What the router knows (facts, from events) and predicts (placements) about its targets' caches. */
@@ -163,6 +163,7 @@ const renewalMs = 5_000;
 class PlacedPrompt implements Placement {
   readonly #options: PlacedPromptOptions;
   readonly #target: TargetIndex;
+  readonly #learnedTarget: LearnedTarget;
   readonly #prompt: PromptBlocks;
   readonly #matchedTokens: number;
   readonly #pooledTokens: number;
@@ -172,6 +173,7 @@ class PlacedPrompt implements Placement {
   constructor(options: PlacedPromptOptions, target: RoutingTarget, prompt: PromptBlocks, predicted: PredictedParts) {
     this.#options = options;
     this.#target = target.index;
+    this.#learnedTarget = { index: target.index, key: target.key, blockSize: target.signals.blockSize };
     this.#prompt = prompt;
     this.#matchedTokens = predicted.matchedTokens;
     this.#pooledTokens = predicted.pooledTokens;
@@ -216,6 +218,7 @@ class PlacedPrompt implements Placement {
   answered(cachedTokens: number | undefined): void {
     const { meters, placements, waiting, placementTtlMs } = this.#options;
     waiting.delete(this);
+    if (this.#isComputed) this.#prompt.learning?.answered(this.#learnedTarget, cachedTokens);
     if (cachedTokens === undefined) return;
     meters.reported(cachedTokens);
     meters.compared(this.#matchedTokens, cachedTokens);

@@ -1,3 +1,4 @@
+import type { TargetIndex } from "@espalier/core";
 import { AttachHints, type ChainPath } from "@espalier/prefix-index";
 
 /** A request's prompt as the prefix index sees it. */
@@ -16,6 +17,22 @@ export interface PromptBlocks {
    * a part is not text. `bytes`: blocks of bytes, which engines' events do not use.
    */
   readonly from: "tokens" | "partial" | "bytes";
+  /** Learns from what becomes of the prompt; undefined where there is nothing to learn. */
+  readonly learning?: PromptLearning;
+}
+
+/** What learns from the events of a target that computed a prompt. */
+export interface PromptLearning {
+  /** @param cachedTokens as the engine reports; undefined if it reports none */
+  answered(target: LearnedTarget, cachedTokens: number | undefined): void;
+}
+
+export interface LearnedTarget {
+  readonly index: TargetIndex;
+  /** The same in every router. */
+  readonly key: string;
+  /** Tokens per block of its engine; NaN while unknown. */
+  readonly blockSize: number;
 }
 
 /** The latest prompts sent to targets whose events are incomplete. */

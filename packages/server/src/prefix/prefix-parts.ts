@@ -16,6 +16,7 @@ import {
 import { type EngineRecord, engineKindOf, type Fleet, type Target } from "@espalier/engines";
 import type { PrefixIndex } from "@espalier/prefix-index";
 import {
+  type BindingStore,
   createCacheMeters,
   createLocalPlacements,
   createPrefixKnowledge,
@@ -31,6 +32,9 @@ import { createTokenizerPool } from "@espalier/tokenizer";
 import type { CompiledConfig } from "../config/index.ts";
 import { globPattern } from "../routing/pools.ts";
 import { EngineFeeds, type PoolTarget } from "./engine-feeds.ts";
+import { MediaLearner } from "./media/media-learner.ts";
+import { createMediaRows } from "./media/media-rows.ts";
+import { createMediaSightings } from "./media/media-sightings.ts";
 import { PromptReader } from "./prompt-reader.ts";
 
 /** All that the router knows about engines' prefix caches. */
@@ -63,6 +67,8 @@ interface PrefixPartsOptions {
   readonly index: PrefixIndex;
   /** Undefined when nothing is shared with other routers. */
   readonly sharing: PrefixSharing | undefined;
+  /** What routers tell each other of images, audio and videos. */
+  readonly bindings: BindingStore;
   /** The fleet does not use their target indices. None by default. */
   readonly pools?: readonly PoolTarget[];
   /** Most event sockets that are read at once; not bounded by default. */
@@ -108,6 +114,18 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
   const host = sharing?.host ?? localHost(index, knowledge);
   const slices = createWorkSlices({ clock, scheduler, sliceMs });
   const sockets = createZmqTransport(slices, options.maxEventSockets);
+  const digests = createHasherDigests({
+    hasher: createBlockHasher(),
+    root: (adapter, cacheSalt) => chainRoot({ seed, adapter, cacheSalt, blockSize, unit: "tokens" }),
+  });
+  const sightings = createMediaSightings(options.bindings, clock);
+  const media =
+    kvEvents.mode === "off"
+      ? undefined
+      : new MediaLearner({
+          ...{ sightings, index, feedQualityOf, digests, blockSize, clock },
+          rows: createMediaRows(options.bindings),
+        });
   const feeds =
     kvEvents.mode === "off"
       ? undefined
@@ -116,10 +134,8 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
           recent,
           blockSize,
           slices,
-          digests: createHasherDigests({
-            hasher: createBlockHasher(),
-            root: (adapter, cacheSalt) => chainRoot({ seed, adapter, cacheSalt, blockSize, unit: "tokens" }),
-          }),
+          digests,
+          sightings,
           host,
           listen: kvEvents.listen,
           maxReplays: kvEvents.maxReplays,
@@ -128,6 +144,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
   const reader = new PromptReader({
     ...{ ...options, http: options.lookups, tokenizers, ...tokenize },
     meters,
+    media,
     seed,
     blockSize,
     pool: createTokenizerPool({ threads: tokenize.threads, scheduler, random, logger }),
@@ -135,6 +152,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
   });
   const upkeep = createUpkeep(scheduler, () => {
     knowledge.renew();
+    media?.tick();
     index.maintain(clock.nowMs(), upkeepSteps);
     meters.size(index.factCount, index.placements.placedBlocks, index.byteLength);
   });

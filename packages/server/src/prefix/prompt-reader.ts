@@ -18,6 +18,7 @@ import type { TokenizerConfig } from "../config/index.ts";
 import type { ReadPrompt } from "../large-bodies/large-bodies.ts";
 import { BodyRequest } from "../large-bodies/read-large-body.ts";
 import { globPattern } from "../routing/pools.ts";
+import type { MediaLearner, ReadMedia } from "./media/media-learner.ts";
 
 /** The source of a prompt. */
 export interface PromptSource {
@@ -51,6 +52,8 @@ export interface PromptReaderOptions {
   readonly engineKind: (model: string) => "vllm" | "sglang" | undefined;
   readonly http: HttpClient;
   readonly meters: CacheMeters;
+  /** Knows images, audio and video of chats; undefined where they are matched by bytes. */
+  readonly media?: Pick<MediaLearner, "read"> | undefined;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
   readonly logger: Logger;
@@ -82,6 +85,17 @@ interface Entry {
   /** Folder of the model's files, when prompts are tokenized locally. */
   readonly folder: string | undefined;
   readonly tokenizerOf: (model: string) => ModelTokenizer | Promise<ModelTokenizer> | undefined;
+}
+
+/** The view with the blocks of parts that are known; the rest is matched by bytes as before. */
+function withMedia(view: PromptView, { contents, tokens, isWhole }: ReadMedia): PromptView {
+  const textUntil = contents.length / 2;
+  if (isWhole) return { ...view, contents, blocks: textUntil, textUntil, count: tokens };
+  const rest = view.contents.subarray(2 * view.textUntil);
+  const all = new Uint32Array(contents.length + rest.length);
+  all.set(contents);
+  all.set(rest, contents.length);
+  return { ...view, contents: all, blocks: all.length / 2, textUntil, count: Math.max(view.count, tokens) };
 }
 
 /** Splits prompts into hashed blocks. */
@@ -176,21 +190,23 @@ export class PromptReader implements Startable {
 
   #blocksOf(tokenizer: ModelTokenizer, view: PromptView, source: PromptSource): PromptBlocks {
     const { seed, blockSize } = this.#options;
-    const { unit, count, complete, contents, blocks, textUntil } = view;
     const salt = saltOf(source.body);
     const root = chainRoot({
       seed,
       adapter: source.parent === undefined ? undefined : source.model,
       cacheSalt: salt,
       blockSize,
-      unit,
+      unit: view.unit,
     });
-    const chain = tokenizer.chain(view, root);
+    const media = view.media && this.#options.media?.read(source.parent ?? source.model, view.media, root);
+    const seen = media ? withMedia(view, media) : view;
+    const { unit, count, complete, contents, blocks, textUntil } = seen;
+    const chain = tokenizer.chain(seen, root);
     const from = unit === "bytes" ? "bytes" : complete && textUntil === blocks ? "tokens" : "partial";
     this.#options.meters.read(from);
     const known = complete ? count : Math.max(count, source.estimatedTokens);
     const tokens = unit === "bytes" ? Math.ceil(count / bytesPerToken) : known;
-    return { chain, contents, blockCount: blocks, blockSize, tokens, from };
+    return { chain, contents, blockCount: blocks, blockSize, tokens, from, ...(media && { learning: media.learning }) };
   }
 
   /** One per model, created on first use. */

@@ -21,6 +21,7 @@ import {
   type WorkSlices,
 } from "@espalier/shared-tree/events";
 import type { TargetFeedDescription } from "./engine-feeds.ts";
+import type { MediaSightings } from "./media/media-sightings.ts";
 
 /** Shared by all feeds of a router. */
 export interface TargetFeedParts {
@@ -32,6 +33,8 @@ export interface TargetFeedParts {
   readonly slices: WorkSlices;
   readonly replayGate: ReplayGate;
   readonly transport: EventTransport;
+  /** Shares where the engine has images and the like; undefined where nobody learns from it. */
+  readonly sightings?: Pick<MediaSightings, "note"> | undefined;
   /** Called with the lag of each live message, in milliseconds. */
   readonly onLag: (lagMs: number) => void;
   readonly clock: Clock;
@@ -170,6 +173,8 @@ export class TargetFeed {
     this.#lastSequence = sequence;
     const { refusedEvents, unknownMoves, unknownRemovals } = this.#ledger.apply(batch);
     this.#unplacedBlocks += unknownMoves;
+    // What is replayed may be long gone.
+    if (this.#state === "live") this.#parts.sightings?.note(this.#target.key, batch, this.#ledger, this.#parts.digests);
     const wasUnusable = this.#isUnusable;
     if (refusedEvents > 0) this.#isUnusable = this.#ledger.stats().unusable !== undefined;
     this.#attach("fresh");

@@ -10,7 +10,7 @@ import { createKvEventPublisher } from "@espalier/engine-model/kv-events";
 import { createFleet, type Target } from "@espalier/engines";
 import { createCandidateSet } from "@espalier/policies";
 import { createPrefixIndex } from "@espalier/prefix-index";
-import { maxKnownTargets } from "@espalier/routing";
+import { createLocalBindings, maxKnownTargets } from "@espalier/routing";
 import { createSeriesMeter, waitFor } from "@espalier/testing";
 import { afterEach, describe, expect, test } from "vitest";
 import { loadConfig } from "../../src/config/index.ts";
@@ -51,7 +51,11 @@ describe("without events", () => {
     const parts = createPrefixParts({
       ...time,
       ...{ config, fleet, http, lookups: http, meter, random: createSeededRandom(1), logger: silentLogger },
-      ...{ index: createPrefixIndex({ maxTargets: maxKnownTargets }), sharing: undefined },
+      ...{
+        index: createPrefixIndex({ maxTargets: maxKnownTargets }),
+        sharing: undefined,
+        bindings: createLocalBindings(time.clock),
+      },
     });
     await parts.start();
     releases.push(() => parts.stop());
@@ -162,7 +166,14 @@ async function startEngine() {
   const ports = { clock, scheduler, http, random: createSeededRandom(1), logger: silentLogger, meter: silentMeter };
   const fleet = createFleet({ ...ports, options });
   const parts = createPrefixParts({
-    ...{ ...ports, lookups: http, fleet, config: configOf(""), sharing: undefined },
+    ...{
+      ...ports,
+      lookups: http,
+      fleet,
+      config: configOf(""),
+      sharing: undefined,
+      bindings: createLocalBindings(clock),
+    },
     index: createPrefixIndex({ maxTargets: maxKnownTargets }),
   });
   await parts.start();

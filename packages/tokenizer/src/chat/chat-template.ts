@@ -42,6 +42,8 @@ export interface RenderedChat {
   readonly textUntil?: number;
   /** The first images, audio and videos, up to one whose placeholder has no place of its own in the text. */
   readonly parts?: readonly RenderedPart[];
+  /** Like `textUntil`, for the first part that is not among `parts`. Absent when there is none. */
+  readonly partsUntil?: number;
 }
 
 /** What the template writes for an image, audio or video. */
@@ -335,11 +337,15 @@ function renderWithParts(renderer: Renderer, input: ChatInput): RenderedChat {
   const places = messages.flatMap((message, at) => partsOf(message).map((part) => [at, part] as const));
   const parts: RenderedPart[] = [];
   for (const [index, [message, at]] of places.slice(0, maxPlacedParts).entries()) {
-    const place = partOfMark(text, index === 0 ? firstMarked : renderMarked(message, at));
-    if (!place || place.start < (parts.at(-1)?.end ?? 0)) break;
+    const marked = index === 0 ? firstMarked : renderMarked(message, at);
+    const place = partOfMark(text, marked);
+    if (!place || place.start < (parts.at(-1)?.end ?? 0))
+      return { text, textUntil, parts, partsUntil: placeOfMark(text, marked) };
     parts.push({ part: media[index]!, ...place });
   }
-  return { text, textUntil, parts };
+  const beyond = places[maxPlacedParts];
+  if (!beyond) return { text, textUntil, parts };
+  return { text, textUntil, parts, partsUntil: placeOfMark(text, renderMarked(...beyond)) };
 }
 
 /** The indices of a message's parts that are not text. */

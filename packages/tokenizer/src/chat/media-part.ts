@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import type { JsonObject } from "@espalier/core";
 
 /** An image, audio or video of a chat, as far as an engine's cache depends on it. */
@@ -28,4 +29,19 @@ const processorFields = ["mm_processor_kwargs", "media_io_kwargs"] as const;
 export function processorArguments(fields: JsonObject): string {
   const given = processorFields.filter((name) => fields[name] !== undefined && fields[name] !== null);
   return given.length > 0 ? JSON.stringify(given.map((name) => [name, fields[name]])) : "";
+}
+/**
+ * A hash of what identifies a part to an engine: its `uuid`, the encoded bytes of a data URL without its media type, or
+ * else the URL, whose content the router does not know.
+ *
+ * @param given see `processorArguments`
+ * @returns undefined for a part with neither
+ */
+export function mediaHash(part: JsonObject, given: string): string | undefined {
+  const { uuid, content } = mediaSource(part);
+  const hash = createHash("sha256").update(`${String(part.type)}\n${given}\n`);
+  if (uuid !== undefined) return hash.update(`uuid\n${uuid}`).digest("base64url");
+  if (content === undefined) return undefined;
+  const encoded = content.startsWith("data:") ? content.indexOf(";base64,") : -1;
+  return (encoded < 0 ? hash.update(`url\n${content}`) : hash.update(content.slice(encoded))).digest("base64url");
 }

@@ -1,5 +1,7 @@
-import type { Clock } from "@espalier/core";
+import type { Clock, JsonObject } from "@espalier/core";
 import { type ChatRenderer, createChatRenderer } from "../chat/chat-renderer.ts";
+import type { RenderedChat } from "../chat/chat-template.ts";
+import { mediaHash, processorArguments } from "../chat/media-part.ts";
 import type { PromptBlocks } from "../prompt/prompt-blocks.ts";
 import { type PromptEncoder, type PromptPlan, unknownPieces } from "../prompt/prompt-encoder.ts";
 import {
@@ -49,14 +51,25 @@ export function createLocalMode(options: LocalModeOptions): PromptMode {
       const text = source.kind === "text" ? source.text : "";
       return then(encode(text, wantsSpecialTokens(request.fields)), viewOf);
     }
-    const { text, textUntil } = renderer.render(request);
+    const rendered = renderer.render(request);
+    const { text, textUntil } = rendered;
     if (textUntil === undefined) return then(encode(text, false), viewOf);
     // Placeholders of images differ between engines, so the rest of the prompt is matched by the chat's own bytes.
     const cut = encoder.cutWithin(text, textUntil);
     const later = source.messages.slice(Math.max(0, firstPartMessage(source.messages)));
     return then(encode(text.slice(0, cut), false), (encoded) => {
       const rest = [...encoded.blocks.leftover].join(",") + canonicalMessages(later, hasher);
-      return extendView(viewOf(encoded), digestText(rest, blockBytes, hasher), blockBytes / blockSize);
+      const bare = extendView(viewOf(encoded), digestText(rest, blockBytes, hasher), blockBytes / blockSize);
+      const pieces = encoded.complete ? mediaPieces(rendered, cut, encoder) : undefined;
+      if (!pieces) return bare;
+      const plan = encoder.planPieces(encoded.blocks, pieces.texts);
+      return then(finish(plan), ({ complete }): PromptView => {
+        const segments = complete ? plan.pieces.flatMap(({ tokens }) => tokens ?? []) : [];
+        if (segments.length < plan.pieces.length) return bare;
+        const given = processorArguments(request.fields);
+        const parts = pieces.parts.map(({ part, width }) => ({ hash: mediaHash(part, given), width }));
+        return { ...bare, media: { before: encoded.blocks, segments, parts, isWhole: pieces.isWhole } };
+      });
     });
   };
   const resume: PromptMode["resume"] = (request) => {
@@ -64,6 +77,32 @@ export function createLocalMode(options: LocalModeOptions): PromptMode {
     return remembered && then(finish(remembered.plan, remembered.learn), viewOf);
   };
   return { view, resume, asChat: renderer.asChat };
+}
+
+/**
+ * The text after a cut, divided at the end of each part's last special token.
+ *
+ * @returns undefined when the first part has none
+ */
+function mediaPieces({ text, parts = [], partsUntil }: RenderedChat, cut: number, encoder: PromptEncoder) {
+  const texts: string[] = [];
+  const placed: { readonly part: JsonObject; readonly width: number }[] = [];
+  let at = cut;
+  let until = partsUntil;
+  for (const { part, start, end } of parts) {
+    const ends = encoder.cuts(text.slice(start, end));
+    const last = ends.at(-1);
+    if (last === undefined) {
+      until = start;
+      break;
+    }
+    texts.push(text.slice(at, start + last));
+    placed.push({ part, width: ends.length });
+    at = start + last;
+  }
+  if (placed.length === 0) return undefined;
+  texts.push(until === undefined ? text.slice(at) : text.slice(at, Math.max(at, encoder.cutWithin(text, until))));
+  return { texts, parts: placed, isWhole: until === undefined };
 }
 
 function extendView(
@@ -112,7 +151,7 @@ function createBudgetedEncoder({
   };
 }
 
-function then<A, B>(value: A | Promise<A>, next: (value: A) => B): B | Promise<B> {
+function then<A, B>(value: A | Promise<A>, next: (value: A) => B | Promise<B>): B | Promise<B> {
   return value instanceof Promise ? value.then(next) : next(value);
 }
 

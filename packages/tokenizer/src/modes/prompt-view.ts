@@ -18,6 +18,26 @@ export interface PromptView {
   readonly textUntil: number;
   /** False when the budget ran out: the blocks cover only the known beginning. */
   readonly complete: boolean;
+  /** The prompt of a chat with images, audio or video, if the places of their placeholders are known. */
+  readonly media?: MediaPrompt;
+}
+
+/** A prompt whose template writes placeholders for images, audio and video, which engines replace by others. */
+export interface MediaPrompt {
+  /** The prompt before the first one. */
+  readonly before: PromptBlocks;
+  /** The template's tokens after that: those up to the end of each part's placeholder, then those after the last. */
+  readonly segments: readonly Uint32Array[];
+  readonly parts: readonly MediaPart[];
+  /** Whether the last segment ends the prompt, rather than a part without a place of its own. */
+  readonly isWhole: boolean;
+}
+
+interface MediaPart {
+  /** See `mediaHash`; undefined for content that only the engine has. */
+  readonly hash: string | undefined;
+  /** How many of the last tokens of its segment may be its placeholder. */
+  readonly width: number;
 }
 
 /** How one mode views prompts. */

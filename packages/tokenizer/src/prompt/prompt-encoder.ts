@@ -120,6 +120,15 @@ export function createPromptEncoder(options: PromptEncoderOptions) {
     return { known, knownLength: 0, ...pieced, lastCut: undefined, addSpecialTokens: false };
   };
 
+  const planPieces = (known: PromptBlocks, texts: readonly string[]): PromptPlan => ({
+    known,
+    knownLength: 0,
+    pieces: texts.map((text) => pieceOf(text, 0, text.length, false)),
+    tail: undefined,
+    lastCut: undefined,
+    addSpecialTokens: false,
+  });
+
   const learn = (piece: PromptPiece): Uint32Array => {
     const tokens = tokensOf(piece);
     pieces.set(piece.key, tokens, sizeOf(tokens));
@@ -151,6 +160,10 @@ export function createPromptEncoder(options: PromptEncoderOptions) {
      * @param known up to a cut
      */
     planAfter,
+    /** Like `planAfter`, for a rest that is divided at cuts. */
+    planPieces,
+    /** The ends of the special tokens in a text, in characters. */
+    cuts: (text: string): readonly number[] => tokenizer.cuts(text),
     /**
      * The beginning of a prompt up to the last cut within the first `length` characters of its plan's text.
      *

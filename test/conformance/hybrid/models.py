@@ -230,7 +230,6 @@ def latent(spec="MLAAttentionSpec", block_size=32, **fields):
 
 KINDS = {
     "gemma3": kind(GEMMA3),
-    "gemma3-interval": kind(GEMMA3, INTERVAL, "128"),
     "gemma3-dense": kind(GEMMA3, INTERVAL, "None"),
     "gemma3-one-group": kind(GEMMA3, "--disable-hybrid-kv-cache-manager"),
     "gemma4": kind(GEMMA4),
@@ -242,10 +241,11 @@ KINDS = {
     "driven-mamba2-unit": driven(
         [state(64, **MIXER2), attention(block_size=64)], *ALIGN, "--prefix-match-unit", "16", block_size=64
     ),
-    "driven-windows": driven([window(64), window(160), attention()], blocks=120),
     "driven-blocks": driven([window(96, head=128), attention(head=64)]),
     "driven-state-window": driven([state(), window(96), attention()], *ALIGN, blocks=120),
     # Not captured yet.
+    "gemma3-interval": kind(GEMMA3, INTERVAL, "128"),
+    "driven-windows": driven([window(64), window(160), attention()], blocks=120),
     "gemma3-chunks": kind(GEMMA3_GROUPS, "--max-num-batched-tokens", "80", blocks=160),
     "gemma3n": kind(GEMMA3N),
     "cohere2": kind(COHERE2),

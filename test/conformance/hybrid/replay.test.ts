@@ -44,7 +44,8 @@ test.each(captures)("%s: what the events predict of each request is what vLLM re
   const different = outcomes.filter(({ predicted, reported }) => predicted !== reported);
   expect(different.filter(({ predicted, reported }) => predicted > reported)).toEqual([]);
   expect(different).toHaveLength(readShort[name] ?? 0);
-  // The captures are worth it: in many requests a window or a state is gone while full attention is there.
+  // With one group nothing is gone while full attention is there. Else the captures are worth it: this is so in many requests.
+  if (header.groups.length === 1) return;
   expect(outcomes.filter(({ held, reported }) => held > reported).length).toBeGreaterThan(outcomes.length / 20);
 });
 

@@ -129,3 +129,20 @@ test.each([16, 32])("several images of one prompt are learned at once, with bloc
   expect(turn.cached).toBeGreaterThan(190);
   expect(turn.predicted).toBe(turn.cached);
 });
+
+test("an image of some megabytes is learned too", async () => {
+  const { sims, routers } = await start();
+  const [one, two] = routers as [RunningRouter, RunningRouter];
+  const large = image("pixel".repeat(600_000));
+  await ask(one, "/v1/chat/completions", bodyOf([large, text(wordsOf(2, 30))]));
+  await untilFolded(routers, sims);
+  const again = (router: RunningRouter): Promise<Turn> =>
+    ask(router, "/v1/chat/completions", bodyOf([large, text(wordsOf(3, 30))]));
+  // An explanation does not read bodies of this size, so the answers show it: all full blocks are predicted.
+  const isExact = async (router: RunningRouter): Promise<boolean> => {
+    const { predicted, cached, promptTokens } = await again(router);
+    return cached === Math.floor((promptTokens - 1) / 16) * 16 && predicted === cached;
+  };
+  const areExact = async (): Promise<boolean> => (await isExact(one)) && (await isExact(two));
+  await waitFor(areExact, { what: "hits on a large image", deadlineMs: 15_000 });
+});

@@ -29,6 +29,15 @@ const seed = "captures";
 const target = asTargetIndex(0);
 const key = "engine/0";
 
+/** What stands for a part in the engine's prompts. */
+interface Placeholders {
+  readonly ids: readonly number[];
+  /** Of one part, where two may touch. */
+  readonly length: number;
+  /** Special tokens that the template writes around one. */
+  readonly around: number;
+}
+
 interface Outcome {
   readonly phase: string;
   readonly images: number;
@@ -68,27 +77,30 @@ function createReplay() {
   const matches = createPrefixMatches(4_096);
   return {
     rows,
-    /** The prompt as the template writes it: one token for each image. */
-    mediaOf(prompt: readonly number[], parts: readonly string[], placeholder: number, perImage: number): MediaPrompt {
+    /** The prompt as the template writes it: one placeholder for each part, between its `around` other tokens. */
+    mediaOf(prompt: readonly number[], parts: readonly string[], { ids, length, around }: Placeholders): MediaPrompt {
       const segments: Uint32Array[] = [];
       let open: number[] = [];
       for (let at = 0; at < prompt.length; at++) {
-        open.push(prompt[at]!);
-        if (prompt[at] !== placeholder) continue;
-        at += perImage - 1;
+        const token = prompt[at]!;
+        open.push(token);
+        if (!ids.includes(token)) continue;
+        for (let count = 1; count < length && prompt[at + 1] === token; count++) at++;
+        if (around > 0) open.push(prompt[++at]!);
         segments.push(Uint32Array.from(open));
         open = [];
       }
       segments.push(Uint32Array.from(open));
       const first = segments[0]!;
-      const full = first.length - 1 - ((first.length - 1) % blockSize);
+      const text = first.length - 1 - around;
+      const full = text - (text % blockSize);
       const contents = new Uint32Array((2 * full) / blockSize);
       digests.contents(first, 0, full, blockSize, contents);
       segments[0] = first.subarray(full);
       return {
         before: { tokenCount: full, contents, leftover: new Uint32Array(0) },
         segments,
-        parts: parts.map((hash) => ({ hash, width: 1 })),
+        parts: parts.map((hash) => ({ hash, width: 1 + around })),
         isWhole: true,
       };
     },
@@ -113,7 +125,7 @@ function createReplay() {
 
 /** What identifies a part for the engine; the router's own hash is tested with the tokenizer. */
 function identityOf(part: JsonObject, body: JsonObject): string {
-  const { url } = (part.image_url ?? {}) as JsonObject;
+  const { url } = (part.image_url ?? part.video_url ?? {}) as JsonObject;
   return part.uuid ? `uuid ${part.uuid}` : `${String(url)} ${JSON.stringify(body.mm_processor_kwargs ?? null)}`;
 }
 
@@ -123,7 +135,18 @@ function replay(name: string) {
     .trim()
     .split("\n")
     .map((line) => JSON.parse(line) as CaptureLine & { readonly config?: JsonObject });
-  const { image_token_index: placeholder, image_seq_length: perImage } = header!.config as Record<string, number>;
+  const config = header!.config as Record<string, number | undefined>;
+  const {
+    image_token_index: placeholder,
+    image_seq_length: perImage,
+    image_token_id: image,
+    video_token_id: film,
+  } = config;
+  const placeholders: Placeholders = {
+    ids: [placeholder, image, film].filter((id) => id !== undefined),
+    length: perImage ?? Number.POSITIVE_INFINITY,
+    around: placeholder === undefined ? 2 : 0,
+  };
   const router = createReplay();
   const outcomes: Outcome[] = [];
   let waiting: Uint8Array[] = [];
@@ -132,12 +155,11 @@ function replay(name: string) {
     if (!request || request.status !== undefined) continue;
     const { phase, body, prompt, cached_tokens: reported } = request;
     const content = body.messages.flatMap((message) => (Array.isArray(message.content) ? message.content : []));
-    const parts = (content as JsonObject[]).filter(({ type }) => type === "image_url");
+    const parts = (content as JsonObject[]).filter(({ type }) => type === "image_url" || type === "video_url");
     const media = router.mediaOf(
       prompt,
       parts.map((part) => identityOf(part, body)),
-      placeholder!,
-      perImage!,
+      placeholders,
     );
     const { isWhole, matched, learning } = router.read(media, body.cache_salt as string | undefined);
     // The engine always computes the last token.
@@ -151,7 +173,7 @@ function replay(name: string) {
   return outcomes;
 }
 
-describe.each(readdirSync(folder).filter((name) => name.startsWith("llava")))("%s", (name) => {
+describe.each(readdirSync(folder).filter((name) => name.endsWith(".gz")))("%s", (name) => {
   const outcomes = replay(name);
 
   test("what is predicted of prompts with known images is what vLLM reported", () => {

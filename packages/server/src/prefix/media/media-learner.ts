@@ -145,7 +145,7 @@ export class MediaLearner {
     const chain = new Uint32Array(contents.length);
     digests.mix(root, contents, 0, blocks, chain);
     index.match(chain, blocks, clock.nowMs(), this.#matches);
-    const heldTokens = (this.#matches.factBlocks[target.index] ?? 0) * blockSize;
+    const heldTokens = (this.#matches.heldBlocks[target.index] ?? 0) * blockSize;
     for (const { hash, start, end } of layout.ranges) {
       const [from, to] = [Math.floor(start / unit) * unit, Math.ceil(end / unit) * unit];
       const key = `${model}\n${hash}`;

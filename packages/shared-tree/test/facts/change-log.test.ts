@@ -1,5 +1,5 @@
 import { createSeededRandom } from "@espalier/core";
-import { createPrefixIndex, type Tier, tier } from "@espalier/prefix-index";
+import { createPrefixIndex, factKinds, tier } from "@espalier/prefix-index";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
 import { ChangeLog } from "../../src/facts/kept-state.ts";
@@ -14,7 +14,7 @@ describe("a log of changes", () => {
     const index = createPrefixIndex({ maxTargets: 1 });
     const log = new ChangeLog();
     const change = (isNoted: boolean): void => {
-      const inTier = random.integer(4) as Tier;
+      const inTier = factKinds[random.integer(factKinds.length)]!;
       const words = wordsOf([random.integer(300)]);
       if (random.integer(2) === 0) {
         if (index.storeFacts(slot, inTier, words, 0, 1) > 0 && isNoted) log.stored(inTier, words, 0);

@@ -1,5 +1,5 @@
 import { createSeededRandom } from "@espalier/core";
-import { createPrefixIndex, createPrefixMatches } from "@espalier/prefix-index";
+import { createPrefixIndex, createPrefixMatches, factKinds, resumePoint } from "@espalier/prefix-index";
 import { fixedSeeds } from "@espalier/testing";
 import { describe, expect, it } from "vitest";
 import { target } from "./fold-harness.ts";
@@ -61,7 +61,7 @@ describe("a tier with checkpoints, settled journals, snapshots and faults", () =
 function expectTruth({ engine, forest }: ModelTier, { harness }: ModelRouter): void {
   const slot = harness.slots.find(target);
   const truth = createPrefixIndex({ maxTargets: 1 });
-  for (const tier of [0, 1] as const) {
+  for (const tier of factKinds) {
     const words = wordsOfChain(forest, [...engine.held[tier]!]);
     truth.storeFacts(0, tier, words, 0, words.length / 2);
   }
@@ -69,8 +69,15 @@ function expectTruth({ engine, forest }: ModelTier, { harness }: ModelRouter): v
   const matches = createPrefixMatches(8);
   for (let block = 0; block < forest.parents.length; block++) {
     const chain = chainTo(forest, block);
-    const missing = chain.findIndex((above) => !engine.held[0]!.has(above));
+    const lacks = (held: (above: number) => boolean): number => {
+      const missing = chain.findIndex((above) => !held(above));
+      return missing < 0 ? chain.length : missing;
+    };
+    const onGpu = lacks((above) => engine.held[0]!.has(above));
+    const anywhere = lacks((above) => [0, 1, 2, 3].some((tier) => engine.held[tier]!.has(above)));
+    const points = engine.held[resumePoint]!;
+    const usable = chain.slice(0, anywhere).findLastIndex((above) => points.has(above)) + 1;
     harness.index.match(wordsOfChain(forest, chain), chain.length, 0, matches);
-    expect(matches.gpuBlocks[slot]).toBe(missing < 0 ? chain.length : missing);
+    expect(matches.gpuBlocks[slot]).toBe(points.size > 0 ? Math.min(onGpu, usable) : onGpu);
   }
 }

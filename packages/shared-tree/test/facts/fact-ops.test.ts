@@ -1,5 +1,5 @@
 import { createSeededRandom, type Random } from "@espalier/core";
-import { type Tier, tier } from "@espalier/prefix-index";
+import { type FactKind, factKinds, resumePoint, type Tier, tier } from "@espalier/prefix-index";
 import { describe, expect, test } from "vitest";
 import { applyFactOps, countFactOps, type FactOpsSink, FactOpsWriter } from "../../src/facts/fact-ops.ts";
 
@@ -8,15 +8,15 @@ class TellingSink implements FactOpsSink {
   readonly reported: string[] = [];
   calls = 0;
 
-  stored(tier: Tier, words: Uint32Array, from: number, to: number): void {
+  stored(tier: FactKind, words: Uint32Array, from: number, to: number): void {
     this.#blocks("stored", tier, words, from, to);
   }
 
-  removed(tier: Tier, words: Uint32Array, from: number, to: number): void {
+  removed(tier: FactKind, words: Uint32Array, from: number, to: number): void {
     this.#blocks("removed", tier, words, from, to);
   }
 
-  removedLow(tier: Tier, lows: Uint32Array, from: number, to: number): void {
+  removedLow(tier: FactKind, lows: Uint32Array, from: number, to: number): void {
     this.calls += 1;
     for (let at = from; at < to; at++) this.reported.push(`removedLow ${tier} ${lows[at]}`);
   }
@@ -35,7 +35,7 @@ class TellingSink implements FactOpsSink {
     this.reported.push("cleared");
   }
 
-  #blocks(what: string, tier: Tier, words: Uint32Array, from: number, to: number): void {
+  #blocks(what: string, tier: FactKind, words: Uint32Array, from: number, to: number): void {
     this.calls += 1;
     for (let at = from; at < to; at++) this.reported.push(`${what} ${tier} ${words[2 * at]}:${words[2 * at + 1]}`);
   }
@@ -59,10 +59,11 @@ function tellRandomly(random: Random, sinks: readonly (FactOpsWriter | TellingSi
   const blocks = 1 + random.integer(random.integer(8) === 0 ? 3_000 : 6);
   const words = randomWords(random, blocks + 2);
   const inTier = random.integer(4) as Tier;
+  const kind = factKinds[random.integer(factKinds.length)]!;
   const choice = random.integer(16);
   for (const sink of sinks) {
-    if (choice < 7) sink.stored(inTier, words, 1, blocks + 1);
-    else if (choice < 12) sink.removed(inTier, words, 1, blocks + 1);
+    if (choice < 7) sink.stored(kind, words, 1, blocks + 1);
+    else if (choice < 12) sink.removed(kind, words, 1, blocks + 1);
     else if (choice < 14) sink.orphaned(inTier, words, 1, words[0]!);
     else sink.holeGone(inTier, words, 1);
   }
@@ -113,6 +114,18 @@ describe("round trips", () => {
     // A run of 3,000 blocks, which other writers might write.
     const long = new Uint8Array([...varint(2_999 * 32 + tier.cpu * 8 + 1), ...new Uint8Array(words.buffer, 0, 24_000)]);
     expect(tell(long).reported[2_999]).toBe(`removed 1 ${words[5_998]}:${words[5_999]}`);
+  });
+
+  test("resume points take a byte of their own and eight a block, and four where the low word is enough", () => {
+    const writer = always();
+    writer.stored(resumePoint, Uint32Array.of(1, 9, 2, 9), 0, 2);
+    writer.stored(tier.gpu, Uint32Array.of(1, 9), 0, 1);
+    writer.removed(resumePoint, Uint32Array.of(1, 9, 3, 9), 0, 2);
+    const ops = writer.finish();
+    expect(tell(ops).reported).toEqual([
+      ...["stored 4 1:9", "stored 4 2:9", "stored 0 1:9", "removed 4 1:9", "removedLow 4 3"],
+    ]);
+    expect(ops.length).toBe(1 + 16 + 1 + 8 + 1 + 8 + 1 + 4);
   });
 
   test("a clearing makes what was told before it superfluous", () => {
@@ -176,6 +189,7 @@ describe("bytes that are no ops", () => {
     ["a run that ends early", [...goodRun, 0, 1, 2, 3]],
     ["an unknown kind", [...goodRun, 6]],
     ["another unknown kind", [...goodRun, 7]],
+    ["a hole in resume points", [...goodRun, 6 + 8 * 3, ...new Array<number>(9).fill(0)]],
     ["a clearing of a tier", [...goodRun, 5 + 8]],
     ["two clearings in one run", [...goodRun, 5 + 32]],
     ["two holes in one run", [3 + 32, ...new Array<number>(18).fill(0)]],

@@ -1,5 +1,5 @@
 import type { Random } from "@espalier/core";
-import type { LedgerSink, Tier } from "@espalier/prefix-index";
+import { type FactKind, factKinds, type LedgerSink, resumePoint } from "@espalier/prefix-index";
 import type { BatchMark } from "../../src/facts/engine-epoch.ts";
 import { FactOpsWriter } from "../../src/facts/fact-ops.ts";
 
@@ -41,8 +41,8 @@ export function wordsOfChain({ words }: Forest, chain: readonly number[]): Uint3
 }
 
 export type ModelEvent =
-  | { readonly kind: "stored"; readonly tier: Tier; readonly blocks: readonly number[] }
-  | { readonly kind: "removed"; readonly tier: Tier; readonly block: number }
+  | { readonly kind: "stored"; readonly tier: FactKind; readonly blocks: readonly number[] }
+  | { readonly kind: "removed"; readonly tier: FactKind; readonly block: number }
   | { readonly kind: "cleared" };
 
 export interface ModelMessage extends BatchMark {
@@ -54,7 +54,7 @@ export interface ModelMessage extends BatchMark {
 /** An engine that caches chains, drops blocks, mostly those that nothing follows, and is restarted now and then. */
 export class ModelEngine {
   readonly forest: Forest;
-  readonly held: readonly Set<number>[] = [new Set(), new Set(), new Set(), new Set()];
+  readonly held: readonly Set<number>[] = factKinds.map(() => new Set());
   readonly #random: Random;
   #epoch = 0;
   #sequence = 0;
@@ -86,7 +86,8 @@ export class ModelEngine {
   #event(): ModelEvent {
     const random = this.#random;
     const dice = random.integer(100);
-    const tier: Tier = random.integer(5) > 0 ? 0 : 1;
+    const choice = random.integer(10);
+    const tier: FactKind = choice > 2 ? 0 : choice > 0 ? 1 : resumePoint;
     const held = this.held[tier]!;
     if (dice === 0) {
       for (const blocks of this.held) blocks.clear();
@@ -108,7 +109,7 @@ export class ModelEngine {
 
 /** What a reader of the engine's messages knows of one epoch: it cannot place what follows blocks that it missed. */
 export class ModelLedger {
-  readonly held: readonly Set<number>[] = [new Set(), new Set(), new Set(), new Set()];
+  readonly held: readonly Set<number>[] = factKinds.map(() => new Set());
   readonly #forest: Forest;
   readonly #holes = new Set<number>();
 
@@ -131,7 +132,7 @@ export class ModelLedger {
 
   /** Everything that is held, parents before children, and the holes. */
   tellAll(sink: LedgerSink): void {
-    for (const tier of [0, 1, 2, 3] as const) {
+    for (const tier of factKinds) {
       const blocks = [...this.held[tier]!].sort((one, other) => one - other);
       for (const block of blocks) sink.stored(tier, this.#forest.words, block, block + 1);
     }
@@ -148,7 +149,7 @@ export class ModelLedger {
     } else this.#removed(event.tier, event.block, sink);
   }
 
-  #stored(tier: Tier, block: number, sink: LedgerSink): void {
+  #stored(tier: FactKind, block: number, sink: LedgerSink): void {
     const held = this.held[tier]!;
     if (held.has(block) || !this.#isKnown(this.#forest.parents[block]!)) return;
     held.add(block);
@@ -162,7 +163,7 @@ export class ModelLedger {
     }
   }
 
-  #removed(tier: Tier, block: number, sink: LedgerSink): void {
+  #removed(tier: FactKind, block: number, sink: LedgerSink): void {
     const { words } = this.#forest;
     if (!this.held[tier]!.delete(block)) return;
     if (tier === 0 && this.#hasBelow(block)) {

@@ -1,5 +1,5 @@
 import type { Origin } from "@espalier/mesh";
-import type { LedgerSink, Tier } from "@espalier/prefix-index";
+import { type FactKind, factKinds, type LedgerSink } from "@espalier/prefix-index";
 import { type EngineEpoch, epochId } from "../../src/facts/engine-epoch.ts";
 import type { FactEntry, FactRecord } from "../../src/facts/fact-item.ts";
 import { applyFactOps } from "../../src/facts/fact-ops.ts";
@@ -13,17 +13,17 @@ export interface NaiveJournal {
 
 /** Blocks of a target by tier, as `low:high`. */
 export class NaiveBlocks implements LedgerSink {
-  readonly tiers: readonly Set<string>[] = [new Set(), new Set(), new Set(), new Set()];
+  readonly tiers: readonly Set<string>[] = factKinds.map(() => new Set());
 
-  stored(tier: Tier, words: Uint32Array, from: number, to: number): void {
+  stored(tier: FactKind, words: Uint32Array, from: number, to: number): void {
     for (let at = from; at < to; at++) this.tiers[tier]!.add(keyAt(words, at));
   }
 
-  removed(tier: Tier, words: Uint32Array, from: number, to: number): void {
+  removed(tier: FactKind, words: Uint32Array, from: number, to: number): void {
     for (let at = from; at < to; at++) this.tiers[tier]!.delete(keyAt(words, at));
   }
 
-  removedLow(tier: Tier, lows: Uint32Array, from: number, to: number): void {
+  removedLow(tier: FactKind, lows: Uint32Array, from: number, to: number): void {
     const before = [...this.tiers[tier]!];
     for (const low of lows.slice(from, to)) {
       const found = before.filter((key) => key.startsWith(`${low}:`));
@@ -31,7 +31,7 @@ export class NaiveBlocks implements LedgerSink {
     }
   }
 
-  orphaned(tier: Tier, words: Uint32Array, at: number): void {
+  orphaned(tier: FactKind, words: Uint32Array, at: number): void {
     this.tiers[tier]!.delete(keyAt(words, at));
   }
 
@@ -42,7 +42,7 @@ export class NaiveBlocks implements LedgerSink {
   }
 
   /** Two words per block. */
-  words(tier: Tier): Uint32Array {
+  words(tier: FactKind): Uint32Array {
     return Uint32Array.from([...this.tiers[tier]!].flatMap((key) => key.split(":").map(Number)));
   }
 }

@@ -105,10 +105,11 @@ describe("the evidence of a target", () => {
     expect(knowledge.evidence(target.index)).toEqual({
       quality: "complete",
       factBlocks: { gpu: 4, cpu: 2, disk: 0, external: 1 },
+      heldBlocks: 7,
       pools: [],
       placement: { blocks: 6, confirmedBlocks: 0, ageMs: 250, by: 0 },
     });
-    const unknown = { quality: "complete", factBlocks: nothing, pools: [], placement: null };
+    const unknown = { quality: "complete", factBlocks: nothing, heldBlocks: 0, pools: [], placement: null };
     expect(knowledge.evidence(other.index)).toEqual(unknown);
     knowledge.match(promptOf(tokensOf("b", 160)));
     expect(knowledge.evidence(target.index)).toMatchObject({ factBlocks: nothing, placement: null });

@@ -38,9 +38,13 @@ export class CacheGroups {
     this.#chunkTokens = chunkTokens;
   }
 
-  /** Whether the model has groups that need only a part of a prefix. */
-  get isHybrid(): boolean {
-    return this.partial.length > 0;
+  /** Forgets all groups, for a new engine process. */
+  clear(): void {
+    this.#partial.length = 0;
+    this.#isFull.fill(0);
+    this.#isKnown.fill(0);
+    this.partial.length = 0;
+    this.fullGroups = 0;
   }
 
   /** Records what a stored event says. Ignores groups out of bounds. */

@@ -1,15 +1,15 @@
 import type { BlockDigests, Hash64 } from "@espalier/core";
 import { attention, type EngineEventBatch, eventKind } from "../engine-events.ts";
-import { emptyPrefix, resumePoint, type Tier, tier, tierNames } from "../tiers.ts";
+import { type Tier, tier, tierNames } from "../tiers.ts";
 import type { ChainPath } from "./attach-hints.ts";
 import { nodeFlag } from "./block-tree.ts";
-import { CacheGroups, defaultChunkTokens, type PartialGroup } from "./cache-groups.ts";
+import { CacheGroups, defaultChunkTokens } from "./cache-groups.ts";
 import type { OfferedTrees } from "./floating-blocks.ts";
-import { GroupBlocks } from "./group-blocks.ts";
 import { blockShapeOf, HeldBlocks, type NamedRun } from "./held-blocks.ts";
 import { createLedgerReport, type LedgerReport, resetLedgerReport } from "./ledger-report.ts";
 import { type LedgerSink, SinkRuns } from "./ledger-sink.ts";
 import { nodeField } from "./node-table.ts";
+import { PartialHoldings } from "./partial-holdings.ts";
 
 /** Bounds of one feed's ledger. */
 export type LedgerLimits = Readonly<typeof defaultLedgerLimits>;
@@ -78,10 +78,8 @@ export class FeedLedger {
   /** Whether each event so far stored a single block, which may be the tail of a prompt. */
   #hasOnlyTails = true;
   #unusable: UnusableReason | undefined;
-  readonly #chunkTokens: number;
-  #groups: CacheGroups;
-  /** What groups without full attention have; undefined while there is none. */
-  #groupBlocks: GroupBlocks | undefined;
+  readonly #groups: CacheGroups;
+  readonly #partial: PartialHoldings;
   /** The last event, if it began a prompt: its group, and whether it reported a hit. */
   #reported = notReported;
   #adapter: string | undefined;
@@ -97,9 +95,9 @@ export class FeedLedger {
     for (const [name, limit] of Object.entries(this.#limits)) {
       if (!Number.isInteger(limit) || limit < 1 || limit > maxLimit) throw new RangeError(`${name} is ${limit}`);
     }
-    this.#chunkTokens = chunkTokens;
-    this.#groups = new CacheGroups(chunkTokens);
     this.#runs = new SinkRuns(sink);
+    this.#groups = new CacheGroups(chunkTokens);
+    this.#partial = new PartialHoldings(this.#groups, this.#limits.maxBlocks, this.#runs);
     this.#root = digests.root(undefined, undefined);
   }
 
@@ -112,8 +110,10 @@ export class FeedLedger {
       this.#applyEvent(batch, event);
       this.#held?.presence.reconcile();
     }
-    this.#placeSmallBlocks(batch);
-    if (this.#groupBlocks) this.#held?.followResumePoints().update(this.#groups, this.#groupBlocks);
+    if (this.#held) {
+      this.#partial.placeSmallBlocks(batch, this.#held, this.#engineBlockSize);
+      this.#partial.updatePoints(this.#held);
+    }
     this.#runs.flush();
     // Nodes do not move, so memory is freed only when there are none.
     if (this.#held?.isIdle && this.#held.byteLength > maxIdleBytes) this.#held = undefined;
@@ -134,7 +134,7 @@ export class FeedLedger {
     resetLedgerReport(this.#report);
     this.#held?.attachment.offer(find, trees);
     this.#held?.presence.reconcile();
-    if (this.#groupBlocks) this.#held?.resume?.update(this.#groups, this.#groupBlocks);
+    if (this.#held) this.#partial.updatePoints(this.#held);
     this.#runs.flush();
     return this.#report;
   }
@@ -145,14 +145,14 @@ export class FeedLedger {
    */
   tellAll(sink: LedgerSink): void {
     const runs = new SinkRuns(sink);
-    if (this.#groupBlocks) runs.add("stored", resumePoint, emptyPrefix, 0);
+    this.#partial.reportAny(runs);
     if (this.#held) reportAll(this.#held, runs);
     runs.flush();
   }
 
   /** Discards everything, for a new engine process. */
   clear(): void {
-    this.#groups = new CacheGroups(this.#chunkTokens);
+    this.#groups.clear();
     this.#forget();
     this.#engineBlockSize = 0;
     this.#hasOnlyTails = true;
@@ -184,7 +184,7 @@ export class FeedLedger {
       nodes: held?.tree.table.live ?? 0,
       holes: held?.presence.holes ?? 0,
       floatingBlocks: held?.floating.count ?? 0,
-      bytes: (held?.byteLength ?? 0) + (this.#groupBlocks?.byteLength ?? 0),
+      bytes: (held?.byteLength ?? 0) + this.#partial.byteLength,
     };
   }
 
@@ -206,7 +206,7 @@ export class FeedLedger {
     const isReport = this.#isReport(batch, event);
     if (batch.attention[event] !== attention.full) {
       const partial = this.#groups.partialOf(group);
-      if (partial) this.#storePartial(batch, event, partial, isReport);
+      if (partial) this.#partial.store(batch, event, partial, { held: this.#held, isReport });
       else this.#report.skippedEvents++;
       return;
     }
@@ -262,67 +262,8 @@ export class FeedLedger {
   #canUseAll({ hashes, hashStart }: EngineEventBatch, event: number): boolean {
     const last = hashStart[event + 1]! - 1;
     if (this.#held === undefined || last <= hashStart[event]!) return false;
-    if (this.#groupBlocks) this.#held.followResumePoints().update(this.#groups, this.#groupBlocks);
+    this.#partial.updatePoints(this.#held);
     return this.#held.canUse(hashes[2 * last]! | 0, hashes[2 * last + 1]! | 0);
-  }
-
-  #storePartial(batch: EngineEventBatch, event: number, { bit }: PartialGroup, isReport: boolean): void {
-    const { hashes, hashStart } = batch;
-    const end = hashStart[event + 1]!;
-    if (this.#groupBlocks === undefined) {
-      this.#groupBlocks = new GroupBlocks(this.#limits.maxBlocks);
-      this.#runs.add("stored", resumePoint, emptyPrefix, 0);
-    }
-    if (isReport) return;
-    for (let hash = hashStart[event]!; hash < end; hash++) {
-      const low = hashes[2 * hash]! | 0;
-      const high = hashes[2 * hash + 1]! | 0;
-      this.#groupBlocks.store(low, high, bit, batch.tier[event]!);
-      this.#changed(low, high);
-    }
-  }
-
-  /** A group stored or removed a block. */
-  #changed(low: number, high: number): void {
-    const resume = this.#held?.resume;
-    resume?.changed(low, high);
-    for (const end of this.#groupBlocks?.endsOf({ low, high }) ?? []) resume?.changed(end.low, end.high);
-  }
-
-  /**
-   * Finds where blocks are that are smaller than those of full attention. An event has some of the blocks that its tokens
-   * fill, in order; each row of them ends where a block of full attention ends, which has the same name.
-   */
-  #placeSmallBlocks(batch: EngineEventBatch): void {
-    const [held, blocks] = [this.#held, this.#groupBlocks];
-    if (!held || !blocks) return;
-    for (let event = 0; event < batch.count; event++) {
-      const size = batch.blockSize[event]!;
-      const isSmall = size > 0 && size < this.#engineBlockSize;
-      if (batch.kind[event] !== eventKind.stored || batch.attention[event] === attention.full || !isSmall) continue;
-      let end: Hash64 | undefined;
-      for (let at = batch.hashStart[event + 1]! - 1; at >= batch.hashStart[event]!; at--) {
-        const hash = { low: batch.hashes[2 * at]! | 0, high: batch.hashes[2 * at + 1]! | 0 };
-        if (held.facts.nodeOf(hash.low, hash.high) !== 0) end = hash;
-        if (!end) continue;
-        // A block of the same row is directly before; one with a name in the tree ends another row.
-        const before = { low: batch.hashes[2 * at - 2]! | 0, high: batch.hashes[2 * at - 1]! | 0 };
-        const isRow = at > batch.hashStart[event]! && held.facts.nodeOf(before.low, before.high) === 0;
-        blocks.place(hash, isRow ? before : undefined, end);
-        held.resume?.changed(end.low, end.high);
-      }
-    }
-  }
-
-  #removePartial(batch: EngineEventBatch, event: number, { bit }: PartialGroup): void {
-    const { hashes, hashStart } = batch;
-    for (let hash = hashStart[event]!; hash < hashStart[event + 1]!; hash++) {
-      const low = hashes[2 * hash]! | 0;
-      const high = hashes[2 * hash + 1]! | 0;
-      const ends = this.#groupBlocks?.endsOf({ low, high }) ?? [];
-      if (!this.#groupBlocks?.remove(low, high, bit, batch.tier[event]!)) continue;
-      for (const end of [{ low, high }, ...ends]) this.#held?.resume?.changed(end.low, end.high);
-    }
   }
 
   #move(batch: EngineEventBatch, event: number): void {
@@ -340,7 +281,7 @@ export class FeedLedger {
   #applyRemoved(batch: EngineEventBatch, event: number): void {
     const partial = this.#groups.partialOf(batch.group[event]!);
     if (partial) {
-      this.#removePartial(batch, event, partial);
+      this.#partial.remove(batch, event, partial, this.#held);
       return;
     }
     if (batch.attention[event] !== attention.full || !this.#groups.countsForRemoval(batch.group[event]!)) {
@@ -395,7 +336,7 @@ export class FeedLedger {
     this.#held = undefined;
     this.#engineBlockSize = 0;
     this.#runs.cleared();
-    if (this.#groupBlocks) this.#runs.add("stored", resumePoint, emptyPrefix, 0);
+    this.#partial.reportAny(this.#runs);
   }
 
   #refuse(reason: UnusableReason): undefined {
@@ -406,7 +347,7 @@ export class FeedLedger {
 
   #forget(): void {
     this.#held = undefined;
-    this.#groupBlocks = undefined;
+    this.#partial.clear();
     this.#runs.cleared();
   }
 

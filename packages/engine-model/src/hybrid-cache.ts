@@ -22,8 +22,11 @@ export function partialGroupsOf({ windowTokens = 0, stateGroups = 0 }: EnginePar
   return windowTokens > 0 ? [{ kind: "window", tokens: windowTokens }, ...states] : states;
 }
 
-/** Blocks of a group of states while a request is computed: the one in use, and two that are kept. */
-const stateBlocks = 3;
+/**
+ * Most blocks of a group of states while a request is computed: one found, the one in use, two that are kept where prompts
+ * part and end, and one where the step ends.
+ */
+const stateBlocks = 5;
 /** Positions that a window may reach into beside what it needs and what a step computes. */
 const windowMargin = 2;
 
@@ -77,7 +80,8 @@ interface HybridCacheOptions<Chain extends HashChain> {
  * cover it, a state the one that ends there. By default windows and states are kept only where a prompt that is sent again
  * would resume, and where a prompt left one that is cached (`prefix_cache_retention_interval` of 0).
  *
- * A group of states has one block for the state in use, and one for each state that is kept.
+ * A group of states has one block for the state in use, and one for each state that is kept. Densely kept are those at the
+ * ends of steps, since a step makes no others.
  */
 export class HybridCache<Chain extends HashChain> implements KvCache<HybridAllocation<Chain>, Chain> {
   readonly #options: HybridCacheOptions<Chain>;
@@ -251,8 +255,10 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
     return junction > 0 && junction < replay ? [junction, replay] : [replay];
   }
 
-  #isKept({ checkpoints }: HybridAllocation<Chain>, group: number, position: number): boolean {
-    if (group === this.#full || this.#options.retention === "dense") return true;
+  /** @param stepEnd positions that are full when the step ends */
+  #isKept({ checkpoints }: HybridAllocation<Chain>, group: number, position: number, stepEnd: number): boolean {
+    if (group === this.#full) return true;
+    if (this.#options.retention === "dense" && (!this.#isState(group) || position === stepEnd - 1)) return true;
     return checkpoints.some((end) => position < end && position >= end - this.#needs[group]!);
   }
 
@@ -269,25 +275,28 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
 
   #blocksToGrow(allocation: HybridAllocation<Chain>, tokens: number): number {
     const wanted = this.#blocksFor(tokens);
+    const stepEnd = Math.floor(tokens / this.#options.blockSize);
     let blocks = 0;
     for (const [group, held] of allocation.groups.entries()) {
       for (let position = held.to; position < wanted; position++) {
-        if (this.#takesBlock(allocation, group, position)) blocks++;
+        if (this.#takesBlock(allocation, group, position, stepEnd)) blocks++;
       }
     }
     return blocks;
   }
 
   /** A group of states takes a block for its first position, which it goes on to use, and for states that are kept. */
-  #takesBlock(allocation: HybridAllocation<Chain>, group: number, position: number): boolean {
-    return !this.#isState(group) || position === allocation.matched || this.#isKept(allocation, group, position);
+  #takesBlock(allocation: HybridAllocation<Chain>, group: number, position: number, stepEnd: number): boolean {
+    if (!this.#isState(group) || position === allocation.matched) return true;
+    return this.#isKept(allocation, group, position, stepEnd);
   }
 
   #take(allocation: HybridAllocation<Chain>, tokens: number): void {
     const wanted = this.#blocksFor(tokens);
+    const stepEnd = Math.floor(tokens / this.#options.blockSize);
     for (const [group, held] of allocation.groups.entries()) {
       for (; held.to < wanted; held.to++) {
-        if (!this.#takesBlock(allocation, group, held.to)) continue;
+        if (!this.#takesBlock(allocation, group, held.to, stepEnd)) continue;
         const block = this.#free.take();
         if (this.#index.has(block)) this.#evict(block);
         this.#records[block * words + references] = 1;
@@ -296,11 +305,10 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
     }
   }
 
-  /** Gives back what windows have left behind. */
+  /** Gives back what windows and states have left behind. */
   #leaveWindows(allocation: HybridAllocation<Chain>, computedTokens: number): void {
-    const { blockSize, partialGroups } = this.#options;
-    for (const [group, { kind }] of partialGroups.entries()) {
-      if (kind === "state") continue;
+    const { blockSize } = this.#options;
+    for (let group = 0; group < this.#full; group++) {
       const held = allocation.groups[group]!;
       const first = Math.min(held.to, this.#firstNeeded(group, Math.floor(computedTokens / blockSize)));
       let uncachedTail = HEAD;
@@ -346,7 +354,7 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
       const kept: number[] = [];
       for (let position = entered; position < full; position++) {
         const block = held.blocks[position]!;
-        if (block < 0 || !this.#isKept(allocation, group, position)) continue;
+        if (block < 0 || !this.#isKept(allocation, group, position, full)) continue;
         this.#index.insert(block, chain.hashes[2 * position]! ^ saltOf(group), chain.hashes[2 * position + 1]!);
         this.#groupOf[block] = group;
         if (chain.adapter !== undefined) this.#adapters.set(block, chain.adapter);

@@ -173,8 +173,7 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
   }
 
   grow(allocation: HybridAllocation<Chain>, tokens: number): boolean {
-    const { blockSize } = this.#options;
-    this.#leaveWindows(allocation, Math.floor((tokens - 1) / blockSize) * blockSize);
+    this.#leaveBehind(allocation, Math.floor((tokens - 1) / this.#options.blockSize));
     if (this.#blocksToGrow(allocation, tokens) > this.#free.size()) return false;
     this.#take(allocation, tokens);
     this.#enterFull(allocation, tokens);
@@ -306,11 +305,10 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
   }
 
   /** Gives back what windows and states have left behind. */
-  #leaveWindows(allocation: HybridAllocation<Chain>, computedTokens: number): void {
-    const { blockSize } = this.#options;
+  #leaveBehind(allocation: HybridAllocation<Chain>, computed: number): void {
     for (let group = 0; group < this.#full; group++) {
       const held = allocation.groups[group]!;
-      const first = Math.min(held.to, this.#firstNeeded(group, Math.floor(computedTokens / blockSize)));
+      const first = Math.min(held.to, this.#firstNeeded(group, computed));
       let uncachedTail = HEAD;
       for (let position = first - 1; position >= held.from; position--) {
         uncachedTail = this.#drop(held, position, uncachedTail);

@@ -1,6 +1,6 @@
 import { tierNames } from "../tiers.ts";
 import { type BlockTree, nodeFlag } from "./block-tree.ts";
-import { dropCopy } from "./group-blocks.ts";
+import { addCopy, dropCopy } from "./group-blocks.ts";
 import type { Holdings } from "./holdings.ts";
 import { NodeMap } from "./node-map.ts";
 import { nodeField } from "./node-table.ts";
@@ -73,7 +73,8 @@ export class FactTree {
     if (record !== 0) {
       const known = this.#nodeOfRecord(record);
       if (this.#isBlock(known, parent, chain, from)) {
-        if (this.countsCopies && this.#has(record, known, tier)) this.#addCopy(record, tier);
+        if (this.countsCopies && this.#has(record, known, tier))
+          addCopy(this.#copies, record * tierNames.length + tier);
         else this.#hold(record, known, tier);
         return known;
       }
@@ -231,11 +232,6 @@ export class FactTree {
     const { words, stride } = this.tree.table;
     const tiers = record === node ? this.#holdings.tiersOf(node) : words[record * stride + nodeField.link]!;
     return ((tiers >>> tier) & 1) === 1;
-  }
-
-  #addCopy(record: number, tier: number): void {
-    const key = record * tierNames.length + tier;
-    this.#copies.set(key, (this.#copies.get(key) ?? 0) + 1);
   }
 
   #hold(record: number, node: number, tier: number): void {

@@ -14,8 +14,6 @@ const bitsOfCopy = 64;
  * announces the removal of each.
  */
 export class GroupBlocks {
-  /** Blocks not taken at the bound. */
-  refused = 0;
   readonly #table: NodeTable;
   readonly #names: NodeMap;
   /** Copies beyond the first, by record and group. */
@@ -28,10 +26,6 @@ export class GroupBlocks {
   constructor(maxBlocks: number) {
     this.#table = new NodeTable(recordWords, maxBlocks);
     this.#names = new NodeMap(this.#table, field.engine);
-  }
-
-  get count(): number {
-    return this.#table.live;
   }
 
   get byteLength(): number {
@@ -76,10 +70,7 @@ export class GroupBlocks {
     if (word === undefined) return;
     let record = this.#names.find(low, high);
     if (record === 0) {
-      if (!this.#table.hasRoomFor(1)) {
-        this.refused++;
-        return;
-      }
+      if (!this.#table.hasRoomFor(1)) return;
       record = this.#table.allocate();
       this.#table.words[record * recordWords] = low;
       this.#table.words[record * recordWords + 1] = high;
@@ -87,10 +78,7 @@ export class GroupBlocks {
     }
     const at = record * recordWords + word;
     if ((this.#table.words[at]! & bit) === 0) this.#table.words[at]! |= bit;
-    else {
-      const key = copyKey(record, bit, inTier);
-      this.#copies.set(key, (this.#copies.get(key) ?? 0) + 1);
-    }
+    else addCopy(this.#copies, copyKey(record, bit, inTier));
   }
 
   /** @returns whether the group no longer has the block in this tier, and had it */
@@ -120,6 +108,11 @@ function wordOf(inTier: number): number | undefined {
 
 const copyKey = (record: number, bit: number, inTier: number): number =>
   record * bitsOfCopy + 2 * (31 - Math.clz32(bit)) + inTier;
+
+/** Counts one copy more beyond the first. */
+export function addCopy(copies: Map<number, number>, key: number): void {
+  copies.set(key, (copies.get(key) ?? 0) + 1);
+}
 
 /** Counts one copy less, and returns whether there was one beyond the first. */
 export function dropCopy(copies: Map<number, number>, key: number): boolean {

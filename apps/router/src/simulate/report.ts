@@ -60,7 +60,7 @@ async function writePage(pages: string, result: ScenarioResult): Promise<void> {
   const path = join(pages, `${result.scenario.name}.md`);
   const isNew = !existsSync(path);
   await writeFile(path, withResult(isNew ? `# ${result.scenario.name}\n` : await readFile(path, "utf8"), result));
-  if (isNew) writeNote(`${path} is new: link it from docs/BENCHMARKS.md, and say what it answers.`);
+  if (isNew) writeNote(`${path} is new: link it from docs/benchmarks/README.md, and say what it answers.`);
 }
 
 /** A scenario may take this multiple of its equal share of the remaining time, because most take less. */

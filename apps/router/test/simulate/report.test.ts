@@ -143,7 +143,7 @@ test("each scenario's result goes into its page, with a plot beside it; other pa
     expect(readFileSync(join(pages, `${name}.svg`), "utf8")).toMatch(/^<svg /);
   }
   const notes = vi.mocked(process.stderr.write).mock.calls.join("");
-  expect(notes).toContain("toolagent.md is new: link it from docs/BENCHMARKS.md");
+  expect(notes).toContain("toolagent.md is new: link it from docs/benchmarks/README.md");
   expect(notes).not.toContain("rag.md is new");
 });
 

@@ -2,6 +2,8 @@
 export interface MeasuredIndex {
   store(target: number, words: Uint32Array, from: number, to: number): void;
   remove(target: number, words: Uint32Array, from: number, to: number): void;
+  /** Makes blocks resume points of a target, whose model is then a hybrid one. Absent: hybrid models are unknown. */
+  resume?(target: number, words: Uint32Array, from: number, to: number): void;
   /** Finds how many leading blocks each target has. Returns how many targets have any. */
   match(words: Uint32Array, blockCount: number): number;
   /** The depth of a target in the last `match`. */

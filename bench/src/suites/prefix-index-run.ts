@@ -1,5 +1,5 @@
 import { type Clock, createSeededRandom, type Random } from "@espalier/core";
-import { createPrefixIndex, createPrefixMatches, tier } from "@espalier/prefix-index";
+import { createPrefixIndex, createPrefixMatches, resumePoint, tier } from "@espalier/prefix-index";
 import type { Figures } from "../support/median-spread.ts";
 import { createNaiveIndex, type MeasuredIndex } from "./prefix-index-naive.ts";
 
@@ -26,6 +26,8 @@ const shapes = [
   { blocks: 750, holders: 8 },
   { blocks: 15_000, holders: 96 },
 ] as const;
+/** Blocks between the last resume point of a hybrid target and the end of what it holds. */
+export const beyondPoint = 31;
 
 export type PrefixIndexRun = Readonly<Record<"espalier" | "naive", Figures>>;
 
@@ -59,6 +61,7 @@ function createEspalierIndex(): MeasuredIndex {
   return {
     store: (target, words, from, to) => void index.storeFacts(target, tier.gpu, words, from, to),
     remove: (target, words, from, to) => void index.removeFacts(target, tier.gpu, words, from, to),
+    resume: (target, words, from, to) => void index.storeFacts(target, resumePoint, words, from, to),
     match(words, blockCount) {
       index.match(words, blockCount, 0, matches);
       return matches.count;
@@ -149,16 +152,27 @@ function queryFigures(
     for (let at = branchEvery; at < blocks; at += branchEvery) {
       index.store(holders - 1, randomChain(branchEvery, random), 0, branchEvery);
     }
-    const timesUs = new Float64Array(queries);
-    for (let query = 0; query < queries * 2; query++) {
-      const startMs = clock.nowMs();
-      index.match(chain, blocks);
-      timesUs[query % queries] = (clock.nowMs() - startMs) * 1_000;
-    }
-    for (let holder = 0; holder < holders; holder++) {
-      if (index.depthOf(holder) !== depthOf(holder)) throw new Error(`holder ${holder} was found to a wrong depth`);
-    }
-    figures[`query_${blocks}x${holders}_us_p50`] = timesUs.sort()[queries >> 1]!;
+    const medianUs = (endOf: (holder: number) => number): number => {
+      const timesUs = new Float64Array(queries);
+      for (let query = 0; query < queries * 2; query++) {
+        const startMs = clock.nowMs();
+        index.match(chain, blocks);
+        timesUs[query % queries] = (clock.nowMs() - startMs) * 1_000;
+      }
+      for (let holder = 0; holder < holders; holder++) {
+        if (index.depthOf(holder) !== endOf(holder)) throw new Error(`holder ${holder} was found to a wrong depth`);
+      }
+      return timesUs.sort()[queries >> 1]!;
+    };
+    const shape = `${blocks}x${holders}`;
+    figures[`query_${shape}_us_p50`] = medianUs(depthOf);
+    if (!index.resume) continue;
+    // A point of another chain makes a target hybrid: the walk for this chain finds none.
+    for (let holder = 0; holder < holders; holder++) index.resume(holder, others, holder, holder + 1);
+    figures[`query_no_point_${shape}_us_p50`] = medianUs(() => 0);
+    const pointOf = (holder: number): number => depthOf(holder) - beyondPoint;
+    for (let holder = 0; holder < holders; holder++) index.resume(holder, chain, pointOf(holder) - 1, pointOf(holder));
+    figures[`query_hybrid_${shape}_us_p50`] = medianUs(pointOf);
   }
   return figures;
 }

@@ -2,7 +2,7 @@ import { systemClock } from "@espalier/core";
 import { quick, runs, whole } from "../support/params.ts";
 import { repeatRuns } from "../support/repeat-runs.ts";
 import { defineSuite, joinRuns, shown } from "../support/suite.ts";
-import { branchEvery, runBlocks, runPrefixIndexOnce, targets } from "./prefix-index-run.ts";
+import { beyondPoint, branchEvery, runBlocks, runPrefixIndexOnce, targets } from "./prefix-index-run.ts";
 
 /** The index alone, without hashing and feeds. */
 export const prefixIndexSuite = defineSuite({
@@ -10,7 +10,8 @@ export const prefixIndexSuite = defineSuite({
   summary: "the index from chain hashes to targets, beside a Map of Sets",
   about: `
 The index from chain hashes to targets: storing and removing runs of ${runBlocks} blocks, looking up single blocks, memory, and
-queries of long chains that many targets have to different depths; beside a Map of Sets and a walk of every block.`,
+queries of long chains that many targets have to different depths, once more with hybrid models, whose last resume point is
+${beyondPoint} blocks earlier or in no block of the chain; beside a Map of Sets and a walk of every block.`,
   params: {
     blocks: whole({ help: "blocks stored and removed", standard: 2_000_000, quick: 100_000, most: 50_000_000 }),
     runs: runs(5),
@@ -34,7 +35,7 @@ queries of long chains that many targets have to different depths; beside a Map 
       params: {
         ...{ runs, blocks, naive_blocks: sizes.naiveBlocks, run_blocks: runBlocks, targets },
         ...{ turnover_blocks: sizes.turnoverBlocks, turnovers: sizes.turnovers, other_blocks: sizes.otherBlocks },
-        ...{ branch_every: branchEvery, queries: sizes.queries },
+        ...{ branch_every: branchEvery, beyond_point: beyondPoint, queries: sizes.queries },
       },
       ...joinRuns(done),
     };

@@ -41,6 +41,12 @@ const patterns: readonly Pattern[] = [
     advice: "is a test that is singled out, left out or tried again",
   },
   {
+    files: tests,
+    except: /^test\/tidy\//,
+    text: /^ +if \(!has\w+(?:\(\))?\) return;$/gm,
+    advice: "passes where a program is absent: use test.skipIf, which counts in CI",
+  },
+  {
     files: /(^|\/)package-lock\.json$/,
     text: /"resolved": "[^"]*:\/\//g,
     advice: "names a package registry: take the host out",

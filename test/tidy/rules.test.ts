@@ -138,6 +138,7 @@ test.each([
   ["test/e2e/b.mjs", "await sleep(50);", "sleeps"],
   ["packages/a/test/b.test.ts", 'test.only("a", run);', "is a test that"],
   ["packages/a/test/b.test.ts", 'test.each([(1)]).skip("a", run);', "is a test that"],
+  ["packages/a/test/b.test.ts", "  if (!hasHelm) return;", "passes where a program is absent"],
   ["packages/a/test/b.test.ts", 'test("a", { timeout: 9, retry: 3 }, run);', "is a test that"],
   ["package-lock.json", '"resolved": "https://example.com/a-1.0.0.tgz"', "names a package registry"],
   ["docs/site/package-lock.json", '"resolved": "https://example.com/a-1.0.0.tgz"', "names a package registry"],

@@ -1,6 +1,7 @@
 // The steps of the image's build, which Dockerfile runs and tests run without Docker:
-//   node deploy/docker/build-image-steps.mjs install build prune OUT
-// install: what package-lock.json says. build: JavaScript and bundles. prune: what `espalier` needs to run, into the folder OUT.
+//   node deploy/docker/build-image-steps.mjs install build prune OUT [--platform linux/arm64]
+// install: what package-lock.json says. build: JavaScript and bundles. prune: what `espalier` needs to run, into the folder OUT,
+// with native code of one platform, by default this one: OS/ARCH as images or Node.js name them, and /musl for Alpine.
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
@@ -12,19 +13,46 @@ const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 const programs = ["apps/router", "apps/engine-sim"];
 /** Folders beside the code of a package that it reads when it runs. */
 const assets = ["migration", "models"];
-/** Only compilers and debuggers read these; and native code of other systems, in the folders that zeromq keeps it in. */
-const otherSystems = ["darwin", "linux", "win32"].filter((name) => name !== process.platform).join("|");
 /** What libraries publish for their developers, in folders at their top. */
-const ofDevelopers = /\/node_modules\/(?:@[^/]+\/)?[^/]+\/(?:tests?|__tests__|examples?|benchmarks?|docs|\.github)$/;
-const skipped = new RegExp(`\\.(?:d\\.[cm]?ts|map|tsbuildinfo)$|/zeromq/build/(?:${otherSystems})$`);
+const ofDevelopers =
+  /\/node_modules\/(?:@[^/]+\/)?[^/]+\/(?:tests?|__tests__|examples?|benchmarks?|coverage|docs|\.github)$/;
+/** Only compilers and debuggers read these. */
+const skipped = /\.(?:d\.[cm]?ts|map|tsbuildinfo)$/;
+/** Where zeromq keeps native code of every system. */
+const addons = "node_modules/zeromq/build";
 
 const [, , ...steps] = process.argv;
 for (let at = 0; at < steps.length; at++) {
   const step = steps[at];
   if (step === "install") run("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"]);
   else if (step === "build") run("npm", ["run", "build", "--silent"]);
-  else if (step === "prune" && steps[at + 1] !== undefined) prune(steps[++at]);
-  else fail("usage: build-image-steps.mjs [install] [build] [prune OUT]");
+  else if (step === "prune" && steps[at + 1] !== undefined) {
+    const out = steps[++at];
+    const isGiven = steps[at + 1] === "--platform";
+    if (isGiven) at += 2;
+    prune(out, nativeOf(isGiven ? (steps[at] ?? failUsage()) : thisPlatform()));
+  } else failUsage();
+}
+
+function failUsage() {
+  fail("usage: build-image-steps.mjs [install] [build] [prune OUT [--platform OS/ARCH[/musl]]]");
+}
+
+function thisPlatform() {
+  const libc = existsSync("/etc/alpine-release") ? "/musl" : "";
+  return `${process.platform}/${process.arch}${libc}`;
+}
+
+/** @returns the path below `addons` of the one file that zeromq's loader takes on a platform: the newest of the ABIs listed */
+function nativeOf(platform) {
+  const [os, written, libc = { linux: "glibc", darwin: "libc", win32: "msvc" }[os]] = platform.split("/");
+  const arch = written === "amd64" ? "x64" : written;
+  const manifest = JSON.parse(readFileSync(join(root, addons, "manifest.json"), "utf8"));
+  const [newest] = Object.entries(manifest)
+    .map(([config, path]) => ({ ...JSON.parse(config), path: path.replaceAll("\\", "/") }))
+    .filter((config) => config.os === os && config.arch === arch && config.libc === libc)
+    .sort((a, b) => b.abi - a.abi);
+  return newest?.path ?? fail(`no native code for ${platform}: zeromq publishes none`);
 }
 
 function run(command, args) {
@@ -38,11 +66,12 @@ function fail(message) {
 }
 
 /** Copies the programs, the packages of the repository that they need, and the libraries of these, and nothing else. */
-function prune(out) {
+function prune(out, native) {
   if (existsSync(join(out, "package.json"))) fail(`${out} is not empty`);
   const { packages } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8"));
   const needed = reachable(packages);
   for (const location of needed) copy(packages[location], location, out);
+  for (const path of ["manifest.json", native]) cpSync(join(root, addons, path), join(out, addons, path));
   const { name, version, license, type } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
   writeFileSync(join(out, "package.json"), `${JSON.stringify({ name, version, license, type, private: true })}\n`);
   for (const file of ["LICENSE", "deploy/docker/healthcheck.mjs"])
@@ -80,7 +109,7 @@ function copy({ link, resolved }, location, out) {
   const target = join(out, location);
   mkdirSync(dirname(target), { recursive: true });
   if (link) symlinkSync(relative(dirname(location), resolved), target);
-  else if (location.includes("node_modules/")) copyFolder(location, target, /\/node_modules$/);
+  else if (location.includes("node_modules/")) copyFolder(location, target, /\/node_modules$|\/zeromq\/build$/);
   else copyPackage(location, target);
 }
 

@@ -100,8 +100,27 @@ test("it has what runs, and neither sources, tests, tools nor native code of oth
   const systems = files.filter((file) => /zeromq\/build\/(?:darwin|linux|win32)$/.test(file));
   expect(systems).toEqual([`node_modules/zeromq/build/${process.platform}`]);
   const bytes = execFileSync("du", ["-sm", image], { encoding: "utf8" });
-  expect(Number.parseInt(bytes, 10)).toBeLessThan(80);
+  expect(Number.parseInt(bytes, 10)).toBeLessThan(60);
 });
+
+test("a builder of any processor makes the image of another: its native code is of that one alone", () => {
+  const folder = mkdtempSync(join(tmpdir(), "espalier-image-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  const [platform, machine] = process.arch === "arm64" ? ["linux/amd64", 62] : ["linux/arm64", 183];
+  const steps = ["deploy/docker/build-image-steps.mjs", "prune", folder, "--platform", platform];
+  execFileSync(process.execPath, steps, { cwd: root });
+  expect(elfMachines(folder)).toEqual([machine]);
+});
+
+/** @returns `e_machine` of each ELF file of a folder, program or library alike: 62 is x86-64, 183 is AArch64 */
+function elfMachines(folder: string): number[] {
+  const files = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  return files.flatMap(({ parentPath, name }) => {
+    const header = readFileSync(join(parentPath, name)).subarray(0, 20);
+    const isElf = header.subarray(0, 4).equals(Buffer.from("\x7fELF", "latin1"));
+    return isElf ? [header.readUInt16LE(18)] : [];
+  });
+}
 
 test("every own package of it is the one of this repository", () => {
   const links = readdirSync(join(image, "node_modules/@espalier"));
@@ -118,6 +137,8 @@ test("a wrong call says how to call it, and a folder that is taken is left alone
   for (const [args, said] of [
     [["prun"], /^usage: /],
     [["prune"], /^usage: /],
+    [["prune", join(image, "new"), "--platform"], /^usage: /],
+    [["prune", join(image, "new"), "--platform", "linux/s390x"], /^no native code for linux\/s390x/],
     [["prune", image], /is not empty/],
   ] as const) {
     const outcome = () =>

@@ -1,18 +1,8 @@
-import {
-  type BlockIndex,
-  type BlockRecords,
-  createBlockIndex,
-  createBlockRecords,
-  createFreeQueue,
-  type FreeQueue,
-  HEAD,
-  recordField,
-} from "./block-pool.ts";
+import { HEAD } from "./block-pool.ts";
 import type { CacheLog, HashChain, KvCache } from "./kv-cache.ts";
 import type { OffloadTier } from "./offload-tier.ts";
+import { ReusableBlocks } from "./reusable-blocks.ts";
 import type { CpuWrites, FreeOrder } from "./types.ts";
-
-const { words, references, hashA, hashB } = recordField;
 
 /** The blocks of one request in a pool of hashed blocks. */
 interface BlockAllocation<Chain extends HashChain> {
@@ -40,28 +30,19 @@ interface BlockCacheOptions<Chain extends HashChain> {
 }
 
 /**
- * vLLM's V1 cache (`kv_cache_manager.py`, `block_pool.py`): a pool of blocks with reference counts, a free queue, and a
- * hash per full block. A block is indexed under its hash in the step that will fill it, so that a request in the same
- * step can already share it. Freeing keeps the content. Only taking a block from the free queue evicts its content.
+ * vLLM's V1 cache (`kv_cache_manager.py`) of a model with full attention. A block is indexed under its hash in the step
+ * that will fill it, so that a request in the same step can already share it.
  */
 export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocation<Chain>, Chain> {
   readonly #options: BlockCacheOptions<Chain>;
-  readonly #uncachedFirst: boolean;
-  readonly #records: BlockRecords;
-  readonly #index: BlockIndex;
-  readonly #free: FreeQueue;
-  /** Of blocks that are entered for an adapter. */
-  readonly #adapters = new Map<number, string>();
-  readonly #removal = new Uint32Array(2);
-  #cachedBlocks = 0;
+  readonly #blocks: ReusableBlocks;
 
   constructor(options: BlockCacheOptions<Chain>) {
-    const { blockCount, freeOrder, prefixCaching } = options;
     this.#options = options;
-    this.#uncachedFirst = freeOrder === "uncached-first" || !prefixCaching;
-    this.#records = createBlockRecords(blockCount);
-    this.#index = createBlockIndex(this.#records);
-    this.#free = createFreeQueue(this.#records);
+    this.#blocks = new ReusableBlocks({
+      ...options,
+      onEvicted: (hash, _block, wasLast, adapter) => this.#evicted(hash, wasLast, adapter),
+    });
   }
 
   open(chain: Chain): BlockAllocation<Chain> {
@@ -78,7 +59,7 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
     const { hashes } = allocation.chain;
     let matched = 0;
     for (; matched < limit; matched++) {
-      const block = this.#index.find(hashes[2 * matched]!, hashes[2 * matched + 1]!);
+      const block = this.#blocks.find(hashes[2 * matched]!, hashes[2 * matched + 1]!);
       if (block < 0) break;
       allocation.blocks[matched] = block;
     }
@@ -87,16 +68,12 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
   }
 
   admit(allocation: BlockAllocation<Chain>, tokens: number, requiredTokens: number, readyTokens: number): boolean {
-    const records = this.#records;
     const matched = allocation.matchedBlocks;
     let matchedFree = 0;
-    for (let at = 0; at < matched; at++) if (records[allocation.blocks[at]! * words + references] === 0) matchedFree++;
+    for (let at = 0; at < matched; at++) if (this.#blocks.isFree(allocation.blocks[at]!)) matchedFree++;
     // vLLM admits a request only when its whole prompt fits (`scheduler_reserve_full_isl`, on by default).
-    if (this.#blocksFor(requiredTokens) - matched + matchedFree > this.#free.size()) return false;
-    for (let at = 0; at < matched; at++) {
-      const block = allocation.blocks[at]!;
-      if (records[block * words + references]!++ === 0) this.#free.remove(block);
-    }
+    if (this.#blocksFor(requiredTokens) - matched + matchedFree > this.#blocks.freeCount) return false;
+    for (let at = 0; at < matched; at++) this.#blocks.share(allocation.blocks[at]!);
     allocation.heldBlocks = matched;
     allocation.enteredBlocks = matched;
     this.#take(allocation, this.#blocksFor(tokens));
@@ -107,7 +84,7 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
   grow(allocation: BlockAllocation<Chain>, tokens: number): boolean {
     const wanted = this.#blocksFor(tokens);
     if (wanted > allocation.heldBlocks) {
-      if (wanted - allocation.heldBlocks > this.#free.size()) return false;
+      if (wanted - allocation.heldBlocks > this.#blocks.freeCount) return false;
       this.#take(allocation, wanted);
     }
     this.#enterFull(allocation, tokens);
@@ -137,39 +114,27 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
   release(allocation: BlockAllocation<Chain>, tokens: number, keep: boolean): void {
     const most = this.#options.cpuWrites === "all" ? tokens : allocation.chain.promptTokens;
     if (keep) this.#store(allocation, Math.min(tokens, most));
-    // Last block first, so that the end of a request is evicted before its beginning.
-    const records = this.#records;
     let uncachedTail = HEAD;
     for (let at = allocation.heldBlocks - 1; at >= 0; at--) {
-      const block = allocation.blocks[at]!;
-      if (--records[block * words + references]! > 0) continue;
-      if (this.#uncachedFirst && !this.#index.has(block)) {
-        this.#free.insertAfter(uncachedTail, block);
-        uncachedTail = block;
-      } else {
-        this.#free.append(block);
-      }
+      uncachedTail = this.#blocks.giveBack(allocation.blocks[at]!, uncachedTail);
     }
     allocation.heldBlocks = 0;
     allocation.enteredBlocks = 0;
   }
 
   reset(): boolean {
-    if (this.#free.size() < this.#options.blockCount) return false;
-    this.#index.clear();
-    this.#adapters.clear();
-    this.#cachedBlocks = 0;
+    if (!this.#blocks.clear()) return false;
     this.#options.offload?.clear();
     this.#options.log.cleared();
     return true;
   }
 
   freeBlocks(): number {
-    return this.#free.size();
+    return this.#blocks.freeCount;
   }
 
   cachedBlocks(): number {
-    return this.#cachedBlocks;
+    return this.#blocks.cachedCount;
   }
 
   /** Copies the blocks that the first `tokens` tokens fill to CPU memory, unless it takes only evicted ones. */
@@ -189,24 +154,15 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
   /** Takes blocks from the free queue until the allocation has `wanted`, and evicts their content. */
   #take(allocation: BlockAllocation<Chain>, wanted: number): void {
     for (; allocation.heldBlocks < wanted; allocation.heldBlocks++) {
-      const block = this.#free.take();
-      if (this.#index.has(block)) this.#evict(block);
-      this.#records[block * words + references] = 1;
-      allocation.blocks[allocation.heldBlocks] = block;
+      allocation.blocks[allocation.heldBlocks] = this.#blocks.take();
     }
   }
 
-  #evict(block: number): void {
+  #evicted(hash: Uint32Array, wasLast: boolean, adapter: string | undefined): void {
     const { log, offload, cpuWrites } = this.#options;
-    const wasLast = this.#index.remove(block);
-    this.#cachedBlocks--;
-    const adapter = this.#adapters.get(block);
-    if (adapter !== undefined) this.#adapters.delete(block);
     if (!wasLast && !log.everyCopy) return;
-    this.#removal[0] = this.#records[block * words + hashA]!;
-    this.#removal[1] = this.#records[block * words + hashB]!;
-    if (wasLast && cpuWrites === "evicted") offload?.keep(this.#removal);
-    log.removed(this.#removal, adapter);
+    if (wasLast && cpuWrites === "evicted") offload?.keep(hash);
+    log.removed(hash, adapter);
   }
 
   /** Indexes the blocks that the first `tokens` tokens fill. */
@@ -220,15 +176,13 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
     // Blocks from `logged` on are not logged yet.
     let logged = from;
     for (let at = from; at < full; at++) {
-      const block = allocation.blocks[at]!;
-      const isFirst = this.#index.insert(block, chain.hashes[2 * at]!, chain.hashes[2 * at + 1]!);
-      if (chain.adapter !== undefined) this.#adapters.set(block, chain.adapter);
+      const [block, a, b] = [allocation.blocks[at]!, chain.hashes[2 * at]!, chain.hashes[2 * at + 1]!];
+      const isFirst = this.#blocks.enter(block, a, b, chain.adapter);
       if (isFirst || log.everyCopy) continue;
       if (logged < at) log.stored(chain, logged, at);
       logged = at + 1;
     }
     if (logged < full) log.stored(chain, logged, full);
-    this.#cachedBlocks += full - from;
     allocation.enteredBlocks = full;
   }
 }

@@ -1,17 +1,7 @@
-import {
-  type BlockIndex,
-  type BlockRecords,
-  createBlockIndex,
-  createBlockRecords,
-  createFreeQueue,
-  type FreeQueue,
-  HEAD,
-  recordField,
-} from "./block-pool.ts";
+import { HEAD } from "./block-pool.ts";
 import type { CacheLog, HashChain, KvCache } from "./kv-cache.ts";
+import { ReusableBlocks } from "./reusable-blocks.ts";
 import type { EngineParameters, FreeOrder, PartialGroup, Retention } from "./types.ts";
-
-const { words, references, hashA, hashB } = recordField;
 
 /** Bound of groups of states. */
 export const maxStateGroups = 31;
@@ -85,26 +75,24 @@ interface HybridCacheOptions<Chain extends HashChain> {
  */
 export class HybridCache<Chain extends HashChain> implements KvCache<HybridAllocation<Chain>, Chain> {
   readonly #options: HybridCacheOptions<Chain>;
-  readonly #uncachedFirst: boolean;
-  readonly #records: BlockRecords;
-  readonly #index: BlockIndex;
-  readonly #free: FreeQueue;
-  /** Of blocks that are entered: the group, and the adapter. */
+  readonly #blocks: ReusableBlocks;
+  /** Of blocks with content. */
   readonly #groupOf: Uint8Array;
-  readonly #adapters = new Map<number, string>();
-  readonly #removal = new Uint32Array(2);
   /** By partial group: blocks that a hit needs before its end. */
   readonly #needs: readonly number[];
   readonly #full: number;
-  #cachedBlocks = 0;
 
   constructor(options: HybridCacheOptions<Chain>) {
-    const { blockCount, blockSize, freeOrder, partialGroups, prefixCaching } = options;
+    const { blockCount, blockSize, partialGroups, log } = options;
     this.#options = options;
-    this.#uncachedFirst = freeOrder === "uncached-first" || !prefixCaching;
-    this.#records = createBlockRecords(blockCount);
-    this.#index = createBlockIndex(this.#records);
-    this.#free = createFreeQueue(this.#records);
+    this.#blocks = new ReusableBlocks({
+      ...options,
+      onEvicted: (hash, block, _wasLast, adapter) => {
+        const group = this.#groupOf[block]!;
+        hash[0]! ^= saltOf(group);
+        log.removed(hash, adapter, group);
+      },
+    });
     this.#groupOf = new Uint8Array(blockCount);
     this.#full = partialGroups.length;
     this.#needs = partialGroups.map((group) =>
@@ -154,11 +142,10 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
         found.push({ group, position, block: this.#find(chain, position, group) });
       }
     }
-    const records = this.#records;
-    const foundFree = found.filter(({ block }) => records[block * words + references] === 0).length;
-    if (this.#blocksToAdmit(matched, tokens, requiredTokens) + foundFree > this.#free.size()) return false;
+    const foundFree = found.filter(({ block }) => this.#blocks.isFree(block)).length;
+    if (this.#blocksToAdmit(matched, tokens, requiredTokens) + foundFree > this.#blocks.freeCount) return false;
     for (const { group, position, block } of found) {
-      if (records[block * words + references]!++ === 0) this.#free.remove(block);
+      this.#blocks.share(block);
       allocation.groups[group]!.blocks[position] = block;
     }
     for (const [group, held] of allocation.groups.entries()) {
@@ -174,7 +161,7 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
 
   grow(allocation: HybridAllocation<Chain>, tokens: number): boolean {
     this.#leaveBehind(allocation, Math.floor((tokens - 1) / this.#options.blockSize));
-    if (this.#blocksToGrow(allocation, tokens) > this.#free.size()) return false;
+    if (this.#blocksToGrow(allocation, tokens) > this.#blocks.freeCount) return false;
     this.#take(allocation, tokens);
     this.#enterFull(allocation, tokens);
     return true;
@@ -211,20 +198,17 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
   }
 
   reset(): boolean {
-    if (this.#free.size() < this.#options.blockCount) return false;
-    this.#index.clear();
-    this.#adapters.clear();
-    this.#cachedBlocks = 0;
+    if (!this.#blocks.clear()) return false;
     this.#options.log.cleared();
     return true;
   }
 
   freeBlocks(): number {
-    return this.#free.size();
+    return this.#blocks.freeCount;
   }
 
   cachedBlocks(): number {
-    return this.#cachedBlocks;
+    return this.#blocks.cachedCount;
   }
 
   #blocksFor(tokens: number): number {
@@ -295,11 +279,7 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
     const stepEnd = Math.floor(tokens / this.#options.blockSize);
     for (const [group, held] of allocation.groups.entries()) {
       for (; held.to < wanted; held.to++) {
-        if (!this.#takesBlock(allocation, group, held.to, stepEnd)) continue;
-        const block = this.#free.take();
-        if (this.#index.has(block)) this.#evict(block);
-        this.#records[block * words + references] = 1;
-        held.blocks[held.to] = block;
+        if (this.#takesBlock(allocation, group, held.to, stepEnd)) held.blocks[held.to] = this.#blocks.take();
       }
     }
   }
@@ -321,24 +301,7 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
   #drop(held: GroupBlocks, position: number, uncachedTail: number): number {
     const block = held.blocks[position]!;
     held.blocks[position] = none;
-    if (block < 0 || --this.#records[block * words + references]! > 0) return uncachedTail;
-    if (!this.#uncachedFirst || this.#index.has(block)) {
-      this.#free.append(block);
-      return uncachedTail;
-    }
-    this.#free.insertAfter(uncachedTail, block);
-    return block;
-  }
-
-  #evict(block: number): void {
-    const group = this.#groupOf[block]!;
-    this.#index.remove(block);
-    this.#cachedBlocks--;
-    const adapter = this.#adapters.get(block);
-    this.#adapters.delete(block);
-    this.#removal[0] = this.#records[block * words + hashA]! ^ saltOf(group);
-    this.#removal[1] = this.#records[block * words + hashB]!;
-    this.#options.log.removed(this.#removal, adapter, group);
+    return block < 0 ? uncachedTail : this.#blocks.giveBack(block, uncachedTail);
   }
 
   /** Indexes the blocks that the first `tokens` tokens fill, group by group. */
@@ -353,19 +316,18 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
       for (let position = entered; position < full; position++) {
         const block = held.blocks[position]!;
         if (block < 0 || !this.#isKept(allocation, group, position, full)) continue;
-        this.#index.insert(block, chain.hashes[2 * position]! ^ saltOf(group), chain.hashes[2 * position + 1]!);
+        const [a, b] = [chain.hashes[2 * position]! ^ saltOf(group), chain.hashes[2 * position + 1]!];
+        this.#blocks.enter(block, a, b, chain.adapter);
         this.#groupOf[block] = group;
-        if (chain.adapter !== undefined) this.#adapters.set(block, chain.adapter);
         kept.push(position);
       }
-      this.#cachedBlocks += kept.length;
       log.stored(chain, entered, full, { group, kept });
     }
     allocation.entered = full;
   }
 
   #find(chain: Chain, position: number, group: number): number {
-    return this.#index.find(chain.hashes[2 * position]! ^ saltOf(group), chain.hashes[2 * position + 1]!);
+    return this.#blocks.find(chain.hashes[2 * position]! ^ saltOf(group), chain.hashes[2 * position + 1]!);
   }
 }
 

@@ -5,10 +5,12 @@ import { type CompiledConfig, createRouter, loadConfig, type RouterStatus } from
 import { createRecordingLogger, waitFor } from "@espalier/testing";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import { describe, expect, onTestFinished, test } from "vitest";
+import { withHttpClient } from "../src/cli/admin-client.ts";
 import { describeChecks, registerDoctor } from "../src/commands/doctor.ts";
-import { type Check, checkClock } from "../src/doctor/check.ts";
-import { checkMachine, checkSecret } from "../src/doctor/machine-checks.ts";
-import { checkRunning } from "../src/doctor/router-checks.ts";
+import { type Check, checkClock, runChecks } from "../src/doctor/check.ts";
+import type { RunningRouter } from "../src/doctor/examined.ts";
+import { checkMemory, checkSecret, machineChecks } from "../src/doctor/machine-checks.ts";
+import { askRunning, runningChecks } from "../src/doctor/router-checks.ts";
 import { runCommand } from "./run-command.ts";
 import { temporaryAdmin, temporaryFile, temporaryServer } from "./temporary.ts";
 
@@ -19,9 +21,17 @@ async function examine(...flags: readonly string[]) {
   const { stdout, error, exitCode } = await runCommand(registerDoctor, "doctor", "--json", ...flags);
   expect(error).toBeUndefined();
   const checks = JSON.parse(stdout) as readonly Check[];
-  expect(exitCode).toBe(checks.every(({ ok }) => ok) ? undefined : 1);
+  expect(exitCode).toBe(checks.every(({ status }) => status !== "fail") ? undefined : 1);
+  for (const one of checks)
+    expect(Object.keys(one)).toEqual(["check", "target", "status", "message", "setting", "fix"]);
   return checks;
 }
+
+/** What runs beside the router, as `doctor` finds it. */
+const checkRunning = async (router: RunningRouter) =>
+  withHttpClient(async (http) =>
+    runChecks(runningChecks, { running: await askRunning(router, http), version: "1.0.0" }),
+  );
 
 const of = (checks: readonly Check[], check: string) => checks.filter((one) => one.check === check);
 
@@ -43,36 +53,50 @@ async function startRouter(text: object) {
   return router;
 }
 
-test("an engine whose entry has other ranks than it publishes KV events of: a cross that names both", async () => {
+test("an engine whose entry has other ranks than it publishes KV events of: a failure that names both", async () => {
   const behaviours = ["vllm-0.32.0:second-node-ranks"];
   const [url] = await startSims({ kvEvents: { dialect: "vllm-0.32" }, behaviours });
   const examineEntry = (entry: object) => {
     const config = temporaryFile("ranks.json", JSON.stringify({ engines: [{ url, ...entry }] }));
     return examine("--config", config, ...anyPorts);
   };
-  expect(of(await examineEntry({ "first-rank": 4 }), "kv events").every(({ ok }) => ok)).toBe(true);
-  expect(of(await examineEntry({ ranks: 2, "first-rank": 4 }), "kv events")).toMatchObject([
-    { ok: false, of: url, says: "publishes KV events of ranks 4; configured: 2 from 4" },
+  expect(of(await examineEntry({ "first-rank": 4 }), "kv-events").every(({ status }) => status === "pass")).toBe(true);
+  // The events of rank 4 are read all the same.
+  expect(of(await examineEntry({ ranks: 2, "first-rank": 4 }), "kv-events")).toMatchObject([
+    {
+      ...{ status: "fail", target: url, message: "publishes KV events of ranks 4; configured: 2 from 4" },
+      setting: "engines[0].ranks",
+    },
+    { status: "pass" },
   ]);
-  expect(of(await examineEntry({ "first-rank": 0 }), "kv events")).toMatchObject([{ ok: false }]);
+  expect(of(await examineEntry({ "first-rank": 0 }), "kv-events")).toMatchObject([
+    { status: "fail" },
+    { status: "pass" },
+  ]);
 });
 
 test("a whole fleet in order: ticks only, for engines, clocks, events, versions, tokenizer and this machine", async () => {
   const engines = await startSims({ engines: 2, kvEvents: { dialect: "vllm-0.32" } });
   const flags = engines.flatMap((url) => ["--engine", url]);
   const checks = await examine(...flags, ...anyPorts, "--tokenizer", shippedModelFolder());
-  expect(checks.filter(({ ok }) => !ok)).toEqual([]);
-  expect(of(checks, "engine").map(({ of: url, says }) => [url, says])).toEqual(
+  expect(checks.filter(({ status }) => status !== "pass")).toEqual([]);
+  expect(of(checks, "engine").map(({ target, message }) => [target, message])).toEqual(
     engines.map((url) => [url, expect.stringMatching(/^serves tiny, version \d/)]),
   );
   expect(of(checks, "clock")).toHaveLength(2);
   // The events, and their replay.
-  expect(of(checks, "kv events").map(({ of: endpoint }) => endpoint)).toEqual(
-    Array(4).fill(expect.stringMatching(/^tcp:\/\/127\.0\.0\.1:\d+$/)),
+  expect(of(checks, "kv-events").map(({ message }) => message)).toEqual(
+    Array(2).fill(
+      expect.stringMatching(/^tcp:\/\/127\.0\.0\.1:\d+, replay tcp:\/\/127\.0\.0\.1:\d+: connected, idle$/),
+    ),
   );
-  expect(of(checks, "versions")).toMatchObject([{ of: "tiny", says: expect.stringContaining("all 2 engines run") }]);
+  expect(of(checks, "versions")).toMatchObject([
+    { target: "tiny", message: expect.stringContaining("all 2 engines run") },
+  ]);
   expect(of(checks, "tokenizer")).toMatchObject([
-    { says: expect.stringMatching(/^\d+ prompts match the engine's tokens$/) },
+    { target: `tiny at ${engines[0]}`, message: expect.stringMatching(/^\d+ prompts match the engine's tokens$/) },
+    // Fewer of them.
+    { target: `tiny at ${engines[1]}`, message: expect.stringMatching(/^\d+ prompts match the engine's tokens$/) },
   ]);
 });
 
@@ -86,10 +110,10 @@ describe("every failed check tells how to fix it", () => {
       engines: [{ url: "http://127.0.0.1:1" }, { url: other }, { url: locked }, { url: engine, models: ["large"] }],
     });
     const checks = of(await examine("--config", temporaryFile("r.json", text)), "engine");
-    expect(checks.map(({ ok }) => ok)).toEqual([false, false, false, false]);
-    expect(checks.map(({ says }) => says)).toEqual([
+    expect(checks.map(({ status }) => status)).toEqual(Array(4).fill("fail"));
+    expect(checks.map(({ message }) => message)).toEqual([
       expect.stringContaining("ECONNREFUSED"),
-      "/v1/models answers 404 without a model",
+      "/health answers 404",
       "requires an API key (401)",
       expect.stringMatching(/^serves tiny, version .*, not large$/),
     ]);
@@ -99,14 +123,14 @@ describe("every failed check tells how to fix it", () => {
   test("a URL that ends in /v1, as clients write it, is named as the fault", async () => {
     const [engine] = await startSims();
     const [check] = of(await examine("--engine", `${engine}/v1`), "engine");
-    expect([check?.ok, check?.fix]).toEqual([false, expect.stringContaining("remove /v1")]);
+    expect([check?.status, check?.fix]).toEqual(["fail", expect.stringContaining("remove /v1")]);
   });
 
   test("an engine's key is that of its pool", async () => {
     const [locked] = await startSims({ apiKey: "a-key" });
     const pools = [{ models: ["*"], "engine-api-key": "a-key" }];
     const text = JSON.stringify({ listen: { port: 0 }, admin: { port: 0 }, engines: [locked], pools });
-    expect(of(await examine("--config", temporaryFile("r.json", text)), "engine")).toMatchObject([{ ok: true }]);
+    expect(of(await examine("--config", temporaryFile("r.json", text)), "engine")).toMatchObject([{ status: "pass" }]);
   });
 
   test("an event socket that takes no connection", async () => {
@@ -118,8 +142,13 @@ describe("every failed check tells how to fix it", () => {
       engines: [{ url: engine, "kv-events": events }],
     });
     const checks = await examine("--config", temporaryFile("r.json", text), "--tokenizer", shippedModelFolder());
-    expect(of(checks, "kv events")).toMatchObject([
-      { of: "tcp://127.0.0.1:1", ok: false, says: expect.stringContaining("ECONNREFUSED") },
+    expect(of(checks, "kv-events")).toMatchObject([
+      {
+        target: new URL(engine!).host,
+        status: "fail",
+        message: expect.stringMatching(/^tcp:\/\/127\.0\.0\.1:1: .*ECONNREFUSED/),
+        setting: "engines[0].kv-events.endpoint",
+      },
     ]);
   });
 
@@ -132,18 +161,20 @@ describe("every failed check tells how to fix it", () => {
       const answers: Record<string, object> = {
         "/v1/models": { data: [{ id: "tiny" }] },
         "/version": { version: "0.1.2" },
+        "/health": {},
       };
       response.writeHead(answers[path] ? 200 : 404).end(JSON.stringify(answers[path] ?? {}));
     });
     const checks = await examine("--engine", bytes!, "--engine", old, ...anyPorts, "--tokenizer", shippedModelFolder());
     expect(of(checks, "tokenizer")).toMatchObject([
       {
-        ok: false,
-        says: expect.stringMatching(/^\d+ of \d+ prompts match/),
+        status: "fail",
+        message: expect.stringMatching(/^\d+ of \d+ prompts match/),
         fix: expect.stringContaining("verify-tokenizer"),
       },
+      { target: `tiny at ${old}`, status: "warn", message: expect.stringContaining("no /tokenize") },
     ]);
-    expect(of(checks, "versions")).toMatchObject([{ ok: false, says: expect.stringContaining("0.1.2") }]);
+    expect(of(checks, "versions")).toMatchObject([{ status: "fail", message: expect.stringContaining("0.1.2") }]);
   });
 
   test("a port that another program has", async () => {
@@ -152,28 +183,32 @@ describe("every failed check tells how to fix it", () => {
     onTestFinished(() => void server.close());
     const { port } = server.address() as AddressInfo;
     const taken = await examine("--listen-host", "127.0.0.1", "--listen-port", String(port), "--admin-port", "0");
-    expect(of(taken, "port")).toMatchObject([
+    expect(of(taken, "listeners")).toMatchObject([
       {
-        of: `127.0.0.1:${port}`,
-        ok: false,
-        says: expect.stringContaining("EADDRINUSE"),
-        fix: expect.stringContaining("--listen-port"),
+        target: `127.0.0.1:${port}`,
+        status: "fail",
+        message: expect.stringContaining("EADDRINUSE"),
+        setting: "listen.port (--listen-port)",
       },
     ]);
   });
 
   test("a configuration that is not valid ends it there", async () => {
     const checks = await examine("--policy", "nearest");
-    expect(checks.map(({ check }) => check)).toEqual(["node", "open files", "configuration"]);
-    expect(checks[2]).toMatchObject({ ok: false, says: expect.stringContaining("nearest") });
+    expect(checks.map(({ check }) => check)).toEqual(["node", "open-files", "configuration"]);
+    expect(checks[2]).toMatchObject({ status: "fail", message: expect.stringContaining("nearest") });
   });
 
   test("names that do not resolve, an engines file that is not there, routers that are not there", async () => {
     const seeds = ["--mesh-seed", "no-such-name.invalid:7946", "--mesh-seed", "127.0.0.1:1"];
     const checks = await examine(...anyPorts, "--mesh-port", "0", ...seeds, "--engines-file", "/nowhere/engines.yaml");
-    expect(of(checks, "dns")).toMatchObject([{ of: "no-such-name.invalid", ok: false }]);
-    expect(of(checks, "router")).toMatchObject([{ of: "127.0.0.1:1", ok: false, says: "unreachable (refused)" }]);
-    expect(of(checks, "engines file")).toMatchObject([{ ok: false, says: expect.stringContaining("ENOENT") }]);
+    expect(of(checks, "router")).toMatchObject([
+      { target: "no-such-name.invalid", status: "fail" },
+      { target: "127.0.0.1:1", status: "fail", message: "unreachable (refused)" },
+    ]);
+    expect(of(checks, "discovery")).toMatchObject([
+      { status: "fail", message: expect.stringContaining("ENOENT"), setting: "engines-file (--engines-file)" },
+    ]);
   });
 });
 
@@ -202,46 +237,46 @@ describe("beside routers that run", () => {
     const router = await startRouter({ admin: { port: 0 }, engines: [engine], "kv-events": { listen } });
     const { port: adminPort } = new URL(router.adminUrl);
     const flags = ["--admin-port", adminPort, "--listen-port", "0", "--engine", engine!];
-    const crosses = async () => of(await examine(...flags), "feeds").filter(({ ok }) => !ok);
+    const crosses = async () => of(await examine(...flags), "feeds").filter(({ status }) => status !== "pass");
     await waitFor(async () => (await crosses()).length > 0, { what: "the cross" });
     expect(await crosses()).toMatchObject([
-      { of: new URL(engine!).host, says: "KV events unusable: Address already in use" },
+      { target: new URL(engine!).host, message: "KV events unusable: Address already in use" },
     ]);
   });
 
   test("the same secret and configuration: ticks, and engines that only the router knows are checked", async () => {
     const { first, second, engine, flags } = await startTwo();
     const checks = await examine(...flags, "--mesh-secret", secret);
-    expect(checks.filter(({ ok }) => !ok)).toEqual([]);
-    expect(of(checks, "ports")).toMatchObject([{ says: `in use by the running router at ${first.url}` }]);
-    expect(of(checks, "engine")).toMatchObject([{ of: engine }]);
+    expect(checks.filter(({ status }) => status === "fail")).toEqual([]);
+    expect(of(checks, "listeners")).toMatchObject([{ message: `in use by the running router at ${first.url}` }]);
+    expect(of(checks, "engine")).toMatchObject([{ target: engine }]);
     expect(of(checks, "router")).toMatchObject([
-      { of: second.meshAddress, says: expect.stringContaining("r2: cluster") },
+      { target: second.meshAddress, message: expect.stringContaining("r2: cluster") },
     ]);
-    expect(of(checks, "configuration")).toMatchObject([{}, { of: expect.stringContaining("r2 at "), ok: true }]);
-    expect(of(checks, "version").map(({ ok }) => ok)).toEqual([true, true]);
-    expect(of(checks, "secret")).toMatchObject([{ ok: true, says: "set, 31 characters" }]);
+    expect(of(checks, "settings")).toMatchObject([{ target: expect.stringContaining("r2 at "), status: "pass" }]);
+    expect(of(checks, "clock").map(({ target }) => target)).toEqual([
+      ...[engine, first.adminUrl, expect.stringContaining("r2 at ")],
+    ]);
+    expect(of(checks, "version").map(({ status }) => status)).toEqual(["pass", "pass"]);
+    expect(of(checks, "secrets")).toMatchObject([{ status: "pass", message: "set, 31 characters" }]);
   });
 
   test("--admin names the router, whatever the configuration's admin address", async () => {
     const { first } = await startTwo();
     const checks = await examine(...anyPorts, "--admin", `${first.adminUrl}/`);
-    expect(of(checks, "ports")).toMatchObject([{ says: `in use by the running router at ${first.url}` }]);
+    expect(of(checks, "listeners")).toMatchObject([{ message: `in use by the running router at ${first.url}` }]);
     expect(of(checks, "version")).toHaveLength(2);
-    const [missing] = of(await examine(...anyPorts, "--admin", "http://127.0.0.1:1"), "router");
-    expect(missing).toMatchObject({ of: "http://127.0.0.1:1", ok: false, says: "no router answers" });
+    const [missing] = of(await examine(...anyPorts, "--admin", "http://127.0.0.1:1"), "running");
+    expect(missing).toMatchObject({ target: "http://127.0.0.1:1", status: "fail", message: "no router answers" });
   });
 
   test("another secret, another policy", async () => {
     const { flags } = await startTwo({ policy: "random" });
     const checks = await examine(...flags, "--mesh-secret", "another one of so many letters");
     expect(of(checks, "router")).toMatchObject([
-      { ok: false, says: expect.stringContaining("link refused"), fix: expect.stringContaining("mesh.secret") },
+      { status: "fail", message: expect.stringContaining("link refused"), fix: expect.stringContaining("mesh.secret") },
     ]);
-    expect(of(checks, "configuration")).toMatchObject([
-      { ok: true },
-      { ok: false, says: expect.stringContaining("policy") },
-    ]);
+    expect(of(checks, "settings")).toMatchObject([{ status: "fail", message: expect.stringContaining("policy") }]);
     expect(JSON.stringify(checks)).not.toContain(secret);
   });
 
@@ -249,19 +284,21 @@ describe("beside routers that run", () => {
     const [engine] = await startSims();
     const router = await startRouter({ engines: [engine], admin: { port: 0, key: "the-admin-key" } });
     const flags = ["--admin-port", new URL(router.adminUrl).port, "--listen-port", "0", "--engine", engine!];
-    expect(of(await examine(...flags), "router")).toMatchObject([{ ok: false, says: "requires its admin key" }]);
-    expect(of(await examine(...flags, "--key", "the-admin-key"), "version")).toMatchObject([{ ok: true }]);
+    expect(of(await examine(...flags), "running")).toMatchObject([
+      { status: "fail", message: "requires its admin key" },
+    ]);
+    expect(of(await examine(...flags, "--key", "the-admin-key"), "version")).toMatchObject([{ status: "pass" }]);
   });
 });
 
 test.each([
-  { node: "22.22.0", ok: false },
-  { node: "24.0.0", ok: true },
-  { node: "26.1.0", ok: true },
-])("Node $node: $ok", ({ node, ok }) => {
-  expect(checkMachine(node, 65_536)).toMatchObject([
-    { check: "node", ok },
-    { check: "open files", ok: true },
+  { node: "22.22.0", status: "fail" },
+  { node: "24.0.0", status: "pass" },
+  { node: "26.1.0", status: "pass" },
+])("Node $node: $status", async ({ node, status }) => {
+  expect(await runChecks(machineChecks, { node, openFiles: 65_536 })).toMatchObject([
+    { check: "node", status },
+    { check: "open-files", status: "pass" },
   ]);
 });
 
@@ -269,12 +306,12 @@ test("a router that shares fewer estimates or entries of the registry than it ha
   const { admin: adminUrl } = await temporaryAdmin({ feeds: [], engines: [] });
   const mesh = { droppedEstimates: [{ kind: "times", count: 3 }], droppedEntries: [{ kind: "drain", count: 2 }] };
   const status = { version: "1.0.0", peers: [], mesh } as unknown as RouterStatus;
-  const checks = await checkRunning({ adminUrl, key: undefined, status }, "1.0.0");
+  const checks = await checkRunning({ adminUrl, key: undefined, status });
   expect(of(checks, "estimates")).toMatchObject([
-    { of: "times", ok: false, says: expect.stringContaining("3 shared estimates dropped") },
+    { target: "times", status: "fail", message: expect.stringContaining("3 shared estimates dropped") },
   ]);
   expect(of(checks, "registry")).toMatchObject([
-    { of: "drain", ok: false, says: expect.stringContaining("2 entries dropped") },
+    { target: "drain", status: "fail", message: expect.stringContaining("2 entries dropped") },
   ]);
 });
 
@@ -289,15 +326,15 @@ test("a feed that is not read is none of the usable ones", async () => {
   ];
   const { admin: adminUrl } = await temporaryAdmin({ feeds, engines: [] });
   const status = { version: "1.0.0", peers: [] } as unknown as RouterStatus;
-  expect(of(await checkRunning({ adminUrl, key: undefined, status }, "1.0.0"), "feeds")).toMatchObject([
-    { ok: false, of: "c", says: "KV events unusable: block size 12" },
+  expect(of(await checkRunning({ adminUrl, key: undefined, status }), "feeds")).toMatchObject([
+    { status: "fail", target: "c", message: "KV events unusable: block size 12" },
     {
-      ok: false,
-      of: "b",
-      says: "KV events are not read: stale, connecting",
+      status: "fail",
+      target: "b",
+      message: "KV events are not read: stale, connecting",
       fix: expect.stringContaining("start the engine"),
     },
-    { ok: true, says: "KV events of 2 targets are usable; some are incomplete: gap" },
+    { status: "pass", message: "KV events of 2 targets are usable; some are incomplete: gap" },
   ]);
 });
 
@@ -311,60 +348,99 @@ test("an engine that is unresponsive at any router: a cross, once", async () => 
   const { admin: adminUrl } = await temporaryAdmin({ feeds: [], engines: [engineOf("a", null), engineOf("b", null)] });
   const status = { version: "1.0.0", peers: [{ router: "r2", adminUrl: other }] } as unknown as RouterStatus;
   const running = { adminUrl, key: undefined, status };
-  expect(of(await checkRunning(running, "1.0.0"), "answers")).toEqual([
+  expect(of(await checkRunning(running), "answers")).toEqual([
     {
       check: "answers",
-      of: "b",
-      ok: false,
-      says: "unresponsive for 40 s",
+      target: "b",
+      status: "fail",
+      message: "unresponsive for 40 s",
+      setting: "engines (--engine)",
       fix: expect.stringContaining("restart the engine"),
     },
   ]);
   const alone = { ...running, status: { ...status, peers: [] } };
-  expect(of(await checkRunning(alone, "1.0.0"), "answers")).toMatchObject([{ ok: true }]);
+  expect(of(await checkRunning(alone), "answers")).toMatchObject([{ status: "pass" }]);
 });
 
-test("too few open files: how to raise them", () => {
-  expect(checkMachine("24.0.0", 1_024)[1]).toMatchObject({
-    ok: false,
+test("too few open files: how to raise them", async () => {
+  const [, files] = await runChecks(machineChecks, { node: "24.0.0", openFiles: 1_024 });
+  expect(files).toMatchObject({
+    status: "fail",
     fix: expect.stringContaining("ulimit -n 65536"),
   });
 });
 
 test.each([
-  { secret: "passpasspasspass", ok: false },
-  { secret: "aaaaaaaaaaaaaaaaaaaaaaaaaaaa", ok: false },
-  { secret: "0f8c21d97be4a65310ffd2", ok: true },
-])("the secret $secret: $ok, and never printed", ({ secret, ok }) => {
+  { secret: "passpasspasspass", status: "fail" },
+  { secret: "aaaaaaaaaaaaaaaaaaaaaaaaaaaa", status: "fail" },
+  { secret: "0f8c21d97be4a65310ffd2", status: "pass" },
+])("the secret $secret: $status, and never printed", ({ secret, status }) => {
   const config = loadConfig({ flags: { "--mesh-seed": ["127.0.0.1:1"], "--mesh-secret": secret } }) as CompiledConfig;
   const checks = checkSecret(config);
-  expect(checks).toMatchObject([{ ok }]);
+  expect(checks).toMatchObject([{ status }]);
   expect(JSON.stringify(checks)).not.toContain(secret);
 });
 
 test("clocks: whole seconds and the time of the answer are allowed for", () => {
   const nowMs = Date.parse("2026-01-01T00:01:00Z");
   const there = (seconds: number) => new Date(nowMs + seconds * 1_000).toUTCString();
-  const check = (seconds: number) => checkClock("x", there(seconds), nowMs - 400, nowMs)[0]?.ok;
-  expect([-5, 0, 5].map(check)).toEqual([true, true, true]);
-  expect([-7, 7].map(check)).toEqual([false, false]);
-  expect(checkClock("x", undefined, nowMs, nowMs)).toEqual([]);
+  const check = (kind: "router" | "engine", date: string | undefined) =>
+    checkClock("x", kind, { date, askedWallMs: nowMs - 400, endedWallMs: nowMs })[0]?.status;
+  expect([-5, 0, 5].map((seconds) => check("router", there(seconds)))).toEqual(Array(3).fill("pass"));
+  expect([-7, 7].map((seconds) => check("router", there(seconds)))).toEqual(["fail", "fail"]);
+  // Routers correct for engines' clocks.
+  expect([-7, 7].map((seconds) => check("engine", there(seconds)))).toEqual(["warn", "warn"]);
+  expect(check("router", undefined)).toBeUndefined();
+});
+
+test("bodies in flight that fill the memory: a warning that names the setting", () => {
+  const { limits, resume } = loadConfig({ flags: {} });
+  const bytes = limits.maxBodyBytesInFlight + resume.maxBytesInFlight;
+  const statusAt = (limitBytes: number) => checkMemory({ limits, resume } as CompiledConfig, limitBytes)[0];
+  expect(statusAt(bytes + 1)).toMatchObject({ status: "pass" });
+  expect(statusAt(bytes)).toMatchObject({
+    ...{ status: "warn", setting: "limits.max-body-bytes-in-flight (--limits-max-body-bytes-in-flight)" },
+  });
+});
+
+test("a check that throws is a failure, one that never ends a warning, and the others are not lost", async () => {
+  const rows = [
+    { name: "broken", run: () => Promise.reject(new Error("no such thing")) },
+    { name: "endless", run: () => new Promise<never>(() => {}) },
+    { name: "unasked", applies: () => false, run: () => [] },
+    { name: "fine", run: () => [{ target: "", status: "pass", message: "well", setting: null, fix: null } as const] },
+  ];
+  expect(await runChecks(rows, undefined, 50)).toMatchObject([
+    { check: "broken", status: "fail", message: "no such thing" },
+    { check: "endless", status: "warn", message: "not finished within 0.05 s" },
+    { check: "fine", status: "pass" },
+  ]);
 });
 
 test("people get a line for each check, one for ticks that say the same, and the count", async () => {
-  const clock = { check: "clock", ok: true, says: "agrees" };
+  const passed = { status: "pass", setting: null, fix: null } as const;
+  const clock = { check: "clock", ...passed, message: "agrees" };
   const text = describeChecks([
-    { check: "node", of: "", ok: true, says: "24.1.0" },
-    { ...clock, of: "http://a:1" },
-    { ...clock, of: "http://b:1" },
-    { check: "engine", of: "http://a:1", ok: false, says: "no answer", fix: "start it" },
+    { check: "node", target: "", ...passed, message: "24.1.0" },
+    { ...clock, target: "http://a:1" },
+    { ...clock, target: "http://b:1" },
+    {
+      check: "engine",
+      target: "http://a:1",
+      status: "fail",
+      message: "no answer",
+      setting: "engines",
+      fix: "start it",
+    },
+    { check: "metrics", target: "http://b:1", status: "warn", message: "none", setting: null, fix: "switch them on" },
   ]);
   expect(text).toBe(
-    "✓ node: 24.1.0\n✓ clock (2): agrees\n✗ engine http://a:1: no answer → start it\n\n1 of 4 checks failed",
+    "✓ node: 24.1.0\n✓ clock (2): agrees\n✗ engine http://a:1: no answer → engines: start it\n" +
+      "! metrics http://b:1: none → switch them on\n\n1 of 5 checks failed, 1 with a warning",
   );
   const { stdout, exitCode } = await runCommand(registerDoctor, "doctor", ...anyPorts);
   expect(stdout).toMatch(
-    /^✓ node: [\s\S]*\n✓ configuration: valid, but: No engines are configured[\s\S]*checks passed\n$/,
+    /^✓ node: [\s\S]*\n! configuration: No engines are configured[\s\S]*checks passed, 1 with a warning\n$/,
   );
   expect(exitCode).toBeUndefined();
 });

@@ -19,6 +19,7 @@ export { createMesh, type Mesh, type MeshOptions } from "./mesh.ts";
 export { frameOrigin, type Origin, originKey } from "./origin.ts";
 export { storedPieceLayout } from "./redis/journal-store.ts";
 export { createRedisBackend } from "./redis/redis-backend.ts";
+export { probeRedis } from "./redis/redis-session.ts";
 export { redisLayouts } from "./redis/redis-transport.ts";
 export type { FoldStatement, Member, ReplicaPorts, SnapshotRequest, SnapshotSink } from "./replica-ports.ts";
 export {

@@ -232,12 +232,20 @@ function hooksOf({ hooks = [] }: RouterDependencies): readonly Hooks[] {
   return all;
 }
 
+interface EngineSideOptions extends RouterRelease {
+  readonly openFiles: number;
+  /** Sees control requests to engines and their answers. */
+  readonly observe?: (http: HttpClient) => HttpClient;
+  /** As `PrefixPartsOptions` has it. */
+  readonly mayBindEvents?: boolean;
+}
+
 /** The engines, what the router knows of them, and what it shares with other routers. */
-function createEngineSide(
+export function createEngineSide(
   config: CompiledConfig,
   ports: Ports,
   { metricsEveryMs }: Pick<Pools, "metricsEveryMs">,
-  { openFiles, ...release }: RouterRelease & { readonly openFiles: number },
+  { openFiles, observe = (http) => http, mayBindEvents = true, ...release }: EngineSideOptions,
 ) {
   const { clock, scheduler } = ports;
   const proxy = createProxy({
@@ -245,7 +253,7 @@ function createEngineSide(
     scheduler,
     options: { ...config.timeouts, ...config.limits, tls: readEngineTls(config.engineTls) },
   });
-  const http = createControlClient(proxy.httpClient, config);
+  const http = observe(createControlClient(proxy.httpClient, config));
   const lookups = createControlClient(proxy.lookupClient, config);
   const index = createPrefixIndex({ maxTargets: maxKnownTargets });
   const mesh = createMeshParts({ config, index, release, ...ports });
@@ -268,6 +276,7 @@ function createEngineSide(
     sharing: mesh?.prefixSharing,
     bindings,
     pools: kvPools,
+    mayBindEvents,
     // Each engine's health checks have a connection.
     maxEventSockets: () => maxEventSockets(openFiles - fleet.engines.length),
   });

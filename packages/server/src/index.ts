@@ -3,6 +3,7 @@
  */
 
 export { renderReservedDocs } from "@espalier/routing";
+export { adapterCallsOf } from "./adapters/adapter-loader.ts";
 export { adminApi } from "./admin/admin-app.ts";
 export type { DashboardPage, PageFile } from "./admin/dashboard.ts";
 export type { Engine } from "./admin/engine-routes.ts";
@@ -45,14 +46,17 @@ export {
   type ProcessingResponse,
   servingStatus,
 } from "./grpc/index.ts";
+export { maxEventSockets, shareDescriptors } from "./lifecycle/descriptors.ts";
 export type { Reconfiguration } from "./lifecycle/live-config.ts";
 export type { ConfigSource, ReloadOutcome } from "./lifecycle/reloader.ts";
 export type { MeshDescription } from "./mesh/describe-mesh.ts";
-export { probeRouters, type RouterProbe } from "./mesh/probe-routers.ts";
-export { type FeedReport, findEventSources, sourceBySpec } from "./prefix/engine-feeds.ts";
+export { type FoundRouters, findRouters, probeMeshRedis, type RouterProbe } from "./mesh/probe-routers.ts";
+export { type FeedReport, findEventSources } from "./prefix/engine-feeds.ts";
+export { type FleetProbe, type ProbedAnswer, probeFleet } from "./probe-fleet.ts";
 export type { Pause, Program, ProgramReport } from "./programs/programs.ts";
 export { protocolLayouts } from "./protocol-layouts.ts";
 export type { HookAnswer } from "./request/request-outcome.ts";
+export { globPattern } from "./routing/pools.ts";
 export {
   createLogger,
   type LoggerOptions,

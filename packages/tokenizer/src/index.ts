@@ -7,6 +7,7 @@ export { type ChatDialect, chatDialectOf } from "./chat/chat-dialect.ts";
 export { createChatRenderer } from "./chat/chat-renderer.ts";
 export type { RenderedChat } from "./chat/chat-template.ts";
 export { mediaSource, processorArguments } from "./chat/media-part.ts";
+export { fetchTokens } from "./modes/engine-mode.ts";
 export { loadRequestTokens, type RequestTokens } from "./modes/local-mode.ts";
 export {
   cacheShares,

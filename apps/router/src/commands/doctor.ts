@@ -1,23 +1,14 @@
-import { readFileSync } from "node:fs";
-import {
-  EspalierError,
-  type HttpClient,
-  hostInUrl,
-  isLoopback,
-  plainHost,
-  systemClock,
-  wrapText,
-} from "@espalier/core";
-import type { RouterStatus } from "@espalier/server";
-import { type CompiledConfig, parseEnginesFile } from "@espalier/server";
+import { EspalierError, type HttpClient, hostInUrl, isLoopback, plainHost, wrapText } from "@espalier/core";
+import { type CompiledConfig, type FleetProbe, probeFleet, type RouterStatus } from "@espalier/server";
 import { type Command, Option } from "commander";
 import { askEngines, withHttpClient } from "../cli/admin-client.ts";
-import { type Check, checkClock, cross, reasonOf, tick } from "../doctor/check.ts";
-import { type CheckedEngine, checkEngines } from "../doctor/engine-checks.ts";
-import { checkMachine, checkPorts, checkSecret } from "../doctor/machine-checks.ts";
-import { checkRunning, checkSeeds, type RunningRouter } from "../doctor/router-checks.ts";
+import { type Check, fail, pass, reasonOf, runChecks, warn } from "../doctor/check.ts";
+import { engineChecks } from "../doctor/engine-checks.ts";
+import type { RunningReport, RunningRouter } from "../doctor/examined.ts";
+import { machineChecks, ownChecks } from "../doctor/machine-checks.ts";
+import { askRunning, routerChecks, runningChecks, statusAt } from "../doctor/router-checks.ts";
 import { openFileLimit } from "../open-files.ts";
-import { writeJson, writeResult } from "../output.ts";
+import { writeJson, writeNote, writeResult } from "../output.ts";
 import { eventWarnings, missingTokenizers } from "./check-config.ts";
 import { addCommand } from "./command-list.ts";
 import { addConfigFlags, configFile, readConfig } from "./config-flags.ts";
@@ -39,63 +30,88 @@ export function registerDoctor(program: Command): void {
     .addOption(new Option("--key <key>", "admin key of running routers").env("ESPALIER_ADMIN_KEY"))
     .option("--json", "print JSON");
   addConfigFlags(command).action(async () => {
-    const { admin, key, json } = command.opts<{ admin?: string; key?: string; json?: boolean }>();
-    const checks = await examine(() => readConfig(command, configFile(command)), admin, key);
+    const { json, ...asked } = command.opts<Asked & { json?: boolean }>();
+    const checks = await examine(command, asked);
     if (json) writeJson(checks);
     else writeResult(describeChecks(checks));
-    if (checks.some(({ ok }) => !ok)) process.exitCode = 1;
+    if (checks.some(({ status }) => status === "fail")) process.exitCode = 1;
   });
 }
 
-async function examine(
-  read: () => CompiledConfig,
-  admin: string | undefined,
-  key: string | undefined,
-): Promise<readonly Check[]> {
-  const machine = checkMachine(process.versions.node, openFileLimit());
-  const config = attempt(read);
-  if (!("effective" in config)) return [...machine, config];
+interface Asked {
+  readonly admin?: string;
+  readonly key?: string;
+}
+
+async function examine(command: Command, { admin, key }: Asked): Promise<readonly Check[]> {
+  const machine = { node: process.versions.node, openFiles: openFileLimit() };
+  const first = await runChecks(machineChecks, machine);
+  const secretFiles: string[] = [];
+  const path = configFile(command);
+  const config = await read(() => readConfig(command, path, (file) => file !== path && secretFiles.push(file)));
+  if (!("effective" in config)) return [...first, config];
   return withHttpClient(async (http) => {
-    const { router, checks } = await findRunning(admin ?? adminUrlOf(config), key, http);
-    if (admin !== undefined && !router && checks.length === 0) checks.push(unanswered(admin));
-    const file = readEnginesFile(config);
-    const parts = await Promise.all([
-      checkPorts(config, admin === undefined || isHere(admin) ? router?.status.url : undefined),
-      checkEngines(config, enginesOf(config, file.engines, await listedEngines(router)), http),
-      checkSeeds(config),
-      router ? checkRunning(router, readVersion()) : [],
+    const found = await findRunning(admin ?? adminUrlOf(config), key, http);
+    if (admin !== undefined && !found.router && found.checks.length === 0) found.checks.push(unanswered(admin));
+    const running = found.router && (await askRunning(found.router, http));
+    const given = { config, secretFiles, running, version: readVersion(), ...machine };
+    const isHere = admin === undefined || isLocal(admin);
+    const [others, own] = await Promise.all([
+      runChecks(routerChecks, given),
+      withFleet(config, running, (fleet) => runChecks([...ownChecks, ...engineChecks], { ...given, isHere, fleet })),
     ]);
     return [
-      ...machine,
+      ...first,
       ...checkConfiguration(config),
-      ...file.checks,
-      ...checkSecret(config),
-      ...checks,
-      ...parts.flat(),
+      ...found.checks,
+      ...own,
+      ...others,
+      ...(running ? await runChecks(runningChecks, { ...given, running }) : []),
     ];
   });
 }
 
-function attempt(read: () => CompiledConfig): CompiledConfig | Check {
+/** Meets the engines as a router would. While one runs here, that one reads their events. */
+async function withFleet(
+  config: CompiledConfig,
+  running: RunningReport | undefined,
+  use: (fleet: FleetProbe) => Promise<readonly Check[]>,
+): Promise<readonly Check[]> {
   try {
-    return read();
+    const known = running ? await listedEngines(running) : [];
+    const onWait = ([first, ...more]: readonly string[]) =>
+      writeNote(`waiting for ${first}${more.length > 0 ? ` and ${more.length} more` : ""}`);
+    const options = { openFiles: openFileLimit(), readsEvents: running === undefined, known, onWait };
+    return await probeFleet(config, options, use);
+  } catch (error) {
+    const fix = "fix the file that the message names";
+    return [{ check: "engine", ...fail("", reasonOf(error), { setting: "engine-tls", fix }) }];
+  }
+}
+
+async function read(config: () => CompiledConfig): Promise<CompiledConfig | Check> {
+  try {
+    return config();
   } catch (error) {
     if (!(error instanceof EspalierError)) throw error;
-    return cross("configuration", "", error.message, "run `espalier check-config` for details");
+    return { check: "configuration", ...fail("", error.message, { fix: "run `espalier check-config` for details" }) };
   }
 }
 
 function checkConfiguration(config: CompiledConfig): readonly Check[] {
-  const said = config.warnings.length === 0 ? "valid" : `valid, but: ${config.warnings.join(" ")}`;
-  const absent = [...missingTokenizers(config), ...eventWarnings(config)].map((warning) =>
-    cross("tokenizer", "", warning, "set --tokenizer to the folder of the model's files"),
-  );
-  return [tick("configuration", "", said), ...absent];
+  const { warnings } = config;
+  const said = warnings.map((text) => warn("", text, { fix: "change the setting if that is not wanted" }));
+  const missing = missingTokenizers(config).map((text) => ({ text, setting: text.slice(0, text.indexOf(":")) }));
+  const events = eventWarnings(config).map((text) => ({ text, setting: "tokenizers" }));
+  const fix = "set --tokenizer to the folder of the model's files";
+  return [
+    ...(said.length === 0 ? [pass("", "valid")] : said).map((one) => ({ check: "configuration", ...one })),
+    ...[...missing, ...events].map(({ text, setting }) => ({
+      check: "tokenizer",
+      ...fail("", text, { setting, fix }),
+    })),
+  ];
 }
-
-const timeoutMs = 2_000;
-/** Largest answer of a router's admin API. */
-const maxBytes = 16_777_216;
 
 interface Running {
   readonly router?: RunningRouter;
@@ -109,79 +125,59 @@ function adminUrlOf({ admin }: CompiledConfig): string | undefined {
   return `${admin.tls ? "https" : "http"}://${hostInUrl(host)}:${admin.port}`;
 }
 
-const unanswered = (admin: string): Check =>
-  cross("router", admin, "no router answers", "start the router, or set --admin to its admin address");
+const unanswered = (admin: string): Check => ({
+  check: "running",
+  ...fail(admin, "no router answers", {
+    setting: "admin.port",
+    fix: "start the router, or set --admin to its admin address",
+  }),
+});
 
 /** Whether a router at a given address runs on this machine, with the ports of the configuration. */
-const isHere = (admin: string): boolean => URL.canParse(admin) && isLoopback(plainHost(new URL(admin).hostname));
+const isLocal = (admin: string): boolean => URL.canParse(admin) && isLoopback(plainHost(new URL(admin).hostname));
 
 /** The router at an admin address, if one runs there. */
 async function findRunning(address: string | undefined, key: string | undefined, http: HttpClient): Promise<Running> {
   if (address === undefined) return { checks: [] };
   const adminUrl = address.replace(/\/$/, "");
-  const askedWallMs = systemClock.wallMs();
   try {
-    const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
-    const {
-      status,
-      body,
-      headers: sent,
-    } = await http({ url: `${adminUrl}/admin/status`, headers, timeoutMs, maxBytes });
+    const { status, body, at } = await statusAt(http, adminUrl, key);
     if (status === 401) {
-      return {
-        checks: [cross("router", adminUrl, "requires its admin key", "pass --key or set ESPALIER_ADMIN_KEY")],
-      };
+      const advice = { setting: "admin.key", fix: "pass --key or set ESPALIER_ADMIN_KEY" };
+      return { checks: [{ check: "running", ...fail(adminUrl, "requires its admin key", advice) }] };
     }
     const found = JSON.parse(body) as Partial<RouterStatus>;
     if (typeof found.url !== "string") return { checks: [] };
-    const clock = [...checkClock(adminUrl, sent.date, askedWallMs, systemClock.wallMs())];
-    return { router: { adminUrl, key, status: found as RouterStatus }, checks: clock };
+    const says = pass(adminUrl, `a router runs: it reads KV events and has the ports, which are not checked`);
+    return { router: { adminUrl, key, status: found as RouterStatus, at }, checks: [{ check: "running", ...says }] };
   } catch {
-    // Nothing listens there, or another program, which the check of ports tells.
+    // Nothing listens there, or another program, which the check of listeners tells.
     return { checks: [] };
   }
 }
 
 /** Engines that a running router has found, by whatever way. */
-async function listedEngines(router: RunningRouter | undefined): Promise<readonly string[]> {
-  if (!router) return [];
-  const { adminUrl: admin, key } = router;
-  return (await askEngines({ admin, ...(key === undefined ? {} : { key }) })).map(({ url }) => url);
+async function listedEngines({ adminUrl: admin, key }: RunningReport) {
+  return askEngines({ admin, ...(key === undefined ? {} : { key }) });
 }
 
-/** The engines of the configuration and its file, and those that only a running router knows. */
-function enginesOf(
-  { engines }: CompiledConfig,
-  ofFile: readonly CheckedEngine[],
-  listed: readonly string[],
-): readonly CheckedEngine[] {
-  const known = [...engines, ...ofFile];
-  const urls = new Set(known.map(({ url }) => url));
-  return [...known, ...listed.filter((url) => !urls.has(url)).map((url) => ({ url, models: [] }))];
-}
+const marks = { pass: "✓", warn: "!", fail: "✗" } as const;
 
-function readEnginesFile({ enginesFile: path }: CompiledConfig) {
-  if (path === undefined) return { engines: [], checks: [] };
-  try {
-    return { engines: parseEnginesFile(readFileSync(path, "utf8"), path), checks: [] };
-  } catch (error) {
-    return { engines: [], checks: [cross("engines file", path, reasonOf(error), "fix the file or its path")] };
-  }
-}
-
-/** A line for each check, its fix behind it, and the count. Ticks that say the same stand in one line. */
+/** A line for each check, its setting and fix behind it, and the count. Those that pass alike stand in one line. */
 export function describeChecks(checks: readonly Check[]): string {
   const lines = new Map<string, readonly Check[]>();
   for (const one of checks) {
-    const key = one.ok ? `${one.check} ${one.says}` : `${one.check} ${one.of} ${one.says}`;
+    const key = `${one.check} ${one.status === "pass" ? "" : one.target} ${one.message}`;
     lines.set(key, [...(lines.get(key) ?? []), one]);
   }
   const described = [...lines.values()].map((same) => {
-    const { check, of, ok, says, fix } = same[0] as Check;
-    const subject = same.length > 1 ? `${check} (${same.length})` : of === "" ? check : `${check} ${of}`;
-    return wrapText(`${ok ? "✓" : "✗"} ${subject}: ${says}${fix === undefined ? "" : ` → ${fix}`}`, 4);
+    const { check, target, status, message, setting, fix } = same[0] as Check;
+    const subject = same.length > 1 ? `${check} (${same.length})` : target === "" ? check : `${check} ${target}`;
+    const advice = fix === null ? "" : ` → ${setting === null ? "" : `${setting}: `}${fix}`;
+    return wrapText(`${marks[status]} ${subject}: ${message}${advice}`, 4);
   });
-  const wrong = checks.filter(({ ok }) => !ok).length;
-  const count = wrong === 0 ? `all ${checks.length} checks passed` : `${wrong} of ${checks.length} checks failed`;
-  return [...described, "", count].join("\n");
+  const [failed, warned] = (["fail", "warn"] as const).map((is) => checks.filter(({ status }) => status === is).length);
+  const warnings = warned === 0 ? "" : `, ${warned} with a warning`;
+  const count = failed === 0 ? `all ${checks.length} checks passed` : `${failed} of ${checks.length} checks failed`;
+  return [...described, "", count + warnings].join("\n");
 }

@@ -1,98 +1,135 @@
-import { lookup, Resolver } from "node:dns/promises";
-import { isIP } from "node:net";
 import { isDeepStrictEqual } from "node:util";
-import { hostInUrl, plainHost } from "@espalier/core";
-import type { CompiledConfig } from "@espalier/server";
-import { type FeedReport, probeRouters, type RouterProbe, type RouterStatus } from "@espalier/server";
+import { type HttpClient, systemClock } from "@espalier/core";
+import {
+  type CompiledConfig,
+  type FeedReport,
+  findRouters,
+  probeMeshRedis,
+  type RouterProbe,
+  type RouterStatus,
+} from "@espalier/server";
 import { askAdmin, askEngines, askStatus } from "../cli/admin-client.ts";
-import { type Check, cross, reasonOf, tick } from "./check.ts";
+import { type CheckRow, checkClock, type Dated, type Finding, fail, pass, reasonOf, warn } from "./check.ts";
+import type { Examined, PeerReport, RunningReport, RunningRouter } from "./examined.ts";
 
-/** Addresses that are asked. */
-const maxAddresses = 64;
+/** The routers that one of this configuration would meet. */
+export const routerChecks: readonly CheckRow<Pick<Examined, "config">>[] = [
+  { name: "redis", applies: ({ config }) => config.mesh.backend === "redis", run: ({ config }) => checkRedis(config) },
+  { name: "router", applies: ({ config }) => config.mesh.backend === "peers", run: ({ config }) => checkPeers(config) },
+];
 
-/** The names by which other routers and engines are found, and the routers behind those names. */
-export async function checkSeeds(config: CompiledConfig): Promise<readonly Check[]> {
-  const { mesh, discovery } = config;
-  const { seedRecords: records, seedServers: servers } = mesh;
-  const seeds = mesh.backend === "peers" ? mesh.seeds : [];
-  const names = await Promise.all([
-    ...seeds.map((seed) => resolveName(plainHost(seed.slice(0, seed.lastIndexOf(":"))), servers)),
-    ...(mesh.backend === "peers" ? records : []).map((record) => resolveRecords(record, servers)),
-    ...discovery.dns.map(({ name, port, servers: own }) =>
-      port === undefined ? resolveRecords(name, own) : resolveName(name, own),
+/** The router that runs with this configuration, and those that it knows. */
+export const runningChecks: readonly CheckRow<{ readonly running: RunningReport; readonly version: string }>[] = [
+  { name: "version", run: ({ running, version }) => checkVersions(running, version) },
+  {
+    name: "settings",
+    run: ({ running }) => [
+      ...running.peers.flatMap((peer) => checkSettings(running.config, peer)),
+      ...checkDigests(running.status),
+    ],
+  },
+  { name: "clock", run: ({ running }) => checkClocks(running) },
+  { name: "answers", run: ({ running }) => checkResponses(running.unresponsive) },
+  { name: "feeds", run: ({ running }) => checkFeeds(running.feeds) },
+  { name: "estimates", run: ({ running }) => (running.status.mesh?.droppedEstimates ?? []).map(checkEstimates) },
+  { name: "registry", run: ({ running }) => (running.status.mesh?.droppedEntries ?? []).map(checkRegistry) },
+];
+
+async function checkPeers(config: CompiledConfig): Promise<readonly Finding[]> {
+  const { names, routers, lines } = await findRouters(config);
+  return [
+    ...lines.flatMap(({ fields: { source, error } }) =>
+      typeof source === "string"
+        ? [
+            fail(source, reasonOf(error), {
+              setting: "mesh.seeds",
+              fix: "fix the name, the file, or the rights that it needs",
+            }),
+          ]
+        : [],
     ),
-  ]);
-  const ports = seeds.map((seed) => seed.slice(seed.lastIndexOf(":") + 1));
-  const addresses = [
-    ...seeds.flatMap((_, at) => (names[at]?.found ?? []).map((host) => `${hostInUrl(host)}:${ports[at]}`)),
-    ...names.slice(seeds.length, seeds.length + records.length).flatMap(({ found }) => found),
+    ...names.map(({ name, addresses, error }) => {
+      if (error === undefined) return pass(name, `${addresses.length} found: ${addresses.slice(0, 4).join(", ")}`);
+      const fix = "fix the name or create its record (in Kubernetes, a headless Service)";
+      return fail(name, reasonOf(error), { setting: "mesh.seeds", fix });
+    }),
+    ...routers.map(checkPeer),
   ];
-  return [...names.flatMap(({ checks }) => checks), ...(await checkPeers(config, [...new Set(addresses)]))];
 }
 
-interface Resolved {
-  readonly checks: readonly Check[];
-  /** Addresses; of records `HOST:PORT`. */
-  readonly found: readonly string[];
-}
-
-async function resolveName(name: string, servers: readonly string[]): Promise<Resolved> {
-  if (isIP(name) !== 0) return { checks: [], found: [name] };
-  return resolved(name, async () => {
-    if (servers.length > 0) return resolverOf(servers).resolve4(name);
-    return (await lookup(name, { all: true })).map(({ address }) => address);
-  });
-}
-
-const resolveRecords = (name: string, servers: readonly string[]): Promise<Resolved> =>
-  resolved(name, async () => (await resolverOf(servers).resolveSrv(name)).map((one) => `${one.name}:${one.port}`));
-
-async function resolved(name: string, resolve: () => Promise<readonly string[]>): Promise<Resolved> {
+async function checkRedis(config: CompiledConfig): Promise<readonly Finding[]> {
   try {
-    const found = await resolve();
-    return { checks: [tick("dns", name, `${found.length} found: ${found.slice(0, 4).join(", ")}`)], found };
+    await probeMeshRedis(config);
+    return [pass("mesh.redis-url", "connects, and answers PING")];
   } catch (error) {
-    const fix = "fix the name or create its record (in Kubernetes, a headless Service)";
-    return { checks: [cross("dns", name, reasonOf(error), fix)], found: [] };
+    const fix = "start Redis, or fix the address, the user and the password of the URL";
+    return [fail("mesh.redis-url", reasonOf(error), { setting: "mesh.redis-url", fix })];
   }
 }
 
-function resolverOf(servers: readonly string[]): Resolver {
-  const resolver = new Resolver({ timeout: 2_000, tries: 2 });
-  if (servers.length > 0) resolver.setServers(servers);
-  return resolver;
-}
-
-async function checkPeers(config: CompiledConfig, addresses: readonly string[]): Promise<readonly Check[]> {
-  if (addresses.length === 0) return [];
-  const probes = await probeRouters(config, addresses.slice(0, maxAddresses));
-  return probes.map(checkPeer);
-}
-
-const fixes: Readonly<Record<string, string>> = {
-  secret: "set the same mesh.secret on all routers; use accepted-secrets during a rotation",
-  "cluster-name": "set the same mesh.cluster on all routers",
-  "fleet-seed": "set the same prefix.seed on all routers",
-  "block-size": "set the same prefix.block-size on all routers",
-  "protocol-version": "run one version of Espalier on both",
-  refused: "start the router, or remove the address from mesh.seeds",
+const fixes: Readonly<Record<string, readonly [setting: string, fix: string]>> = {
+  secret: ["mesh.secret", "set the same mesh.secret on all routers; use accepted-secrets during a rotation"],
+  "cluster-name": ["mesh.cluster", "set the same mesh.cluster on all routers"],
+  "fleet-seed": ["prefix.seed", "set the same prefix.seed on all routers"],
+  "block-size": ["prefix.block-size", "set the same prefix.block-size on all routers"],
+  "protocol-version": ["mesh.seeds", "run one version of Espalier on both"],
+  refused: ["mesh.seeds", "start the router, or remove the address from mesh.seeds"],
 };
 
-function checkPeer(probe: RouterProbe): Check {
+function checkPeer(probe: RouterProbe): Finding {
   const { address } = probe;
-  if (probe.kind === "agrees") {
-    return tick("router", address, `${probe.router}: cluster, secret, seed and block size match`);
-  }
+  if (probe.kind === "agrees") return pass(address, `${probe.router}: cluster, secret, seed and block size match`);
   const kind = probe.kind === "rejected" ? probe.reason : probe.kind;
   const says = probe.kind === "rejected" ? `link refused: ${probe.detail}` : `unreachable (${probe.kind})`;
-  return cross("router", address, says, fixes[kind] ?? "start the router, and open its mesh port");
+  const [setting, fix] = fixes[kind] ?? [
+    "mesh.seeds",
+    "start the router, open its mesh port, and use the same mesh.tls",
+  ];
+  return fail(address, says, { setting, fix });
 }
 
-/** A router that runs with this configuration. */
-export interface RunningRouter {
-  readonly adminUrl: string;
-  readonly key: string | undefined;
-  readonly status: RouterStatus;
+const timeoutMs = 2_000;
+/** Largest answer of a router's admin API. */
+const maxBytes = 16_777_216;
+
+/** What `/admin/status` answers, and when. @throws EspalierError without an answer */
+export async function statusAt(http: HttpClient, admin: string, key: string | undefined) {
+  const askedWallMs = systemClock.wallMs();
+  const headers = key === undefined ? {} : { authorization: `Bearer ${key}` };
+  const { status, body, headers: sent } = await http({ url: `${admin}/admin/status`, headers, timeoutMs, maxBytes });
+  const at: Dated = { date: sent.date, askedWallMs, endedWallMs: systemClock.wallMs() };
+  return { status, body, at };
+}
+
+/** Asks a running router, and those that it knows. @throws EspalierError when it does not answer */
+export async function askRunning(router: RunningRouter, http: HttpClient): Promise<RunningReport> {
+  const { adminUrl, key, status } = router;
+  const optionsFor = (admin: string) => ({ admin, ...(key === undefined ? {} : { key }) });
+  const askConfig = (admin: string) => askAdmin<Readonly<Record<string, unknown>>>(optionsFor(admin), "/admin/config");
+  const unresponsive = new Map<string, string>();
+  const noteUnresponsive = async (admin: string): Promise<void> => {
+    for (const { id, unresponsive_ms: ms, trouble } of await askEngines(optionsFor(admin))) {
+      if (ms !== null && trouble !== null) unresponsive.set(id, trouble);
+    }
+  };
+  const config = await askConfig(adminUrl);
+  await noteUnresponsive(adminUrl);
+  const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(optionsFor(adminUrl), "/admin/feeds");
+  const peers = status.peers.map(async ({ router: id, adminUrl: admin }): Promise<PeerReport> => {
+    const name = `${id} at ${admin}`;
+    try {
+      const [{ version }, theirs, { at }] = await Promise.all([
+        askStatus(optionsFor(admin)),
+        askConfig(admin),
+        statusAt(http, admin, key),
+        noteUnresponsive(admin),
+      ]);
+      return { name, answer: { version, config: theirs, at }, error: undefined };
+    } catch (error) {
+      return { name, answer: undefined, error };
+    }
+  });
+  return { ...router, config, feeds, unresponsive, peers: await Promise.all(peers) };
 }
 
 /** Sections in which routers of one mesh may differ. */
@@ -106,73 +143,44 @@ const ownSections: ReadonlySet<string> = new Set([
   "endpoint-picker",
 ]);
 
-/** Versions and configurations of the routers that a running one knows, beside its own. */
-export async function checkRunning(
-  { adminUrl, key, status }: RunningRouter,
-  version: string,
-): Promise<readonly Check[]> {
-  const optionsFor = (admin: string) => ({ admin, ...(key === undefined ? {} : { key }) });
-  const askConfig = (admin: string) => askAdmin<Record<string, unknown>>(optionsFor(admin), "/admin/config");
-  const own = await askConfig(adminUrl);
-  const unresponsive = new Map<string, string>();
-  const noteUnresponsive = async (admin: string): Promise<void> => {
-    for (const { id, unresponsive_ms: ms, trouble } of await askEngines(optionsFor(admin))) {
-      if (ms !== null && trouble !== null) unresponsive.set(id, trouble);
-    }
+function checkVersions({ adminUrl, status, peers }: RunningReport, version: string): readonly Finding[] {
+  const { router, ...unanswered } = {
+    router: adminUrl,
+    setting: "admin.key",
+    fix: "use one admin key for all routers and pass it with --key",
   };
-  await noteUnresponsive(adminUrl);
-  const others = status.peers.map(async ({ router, adminUrl: admin }): Promise<readonly Check[]> => {
-    try {
-      const [theirs, config] = await Promise.all([
-        askStatus(optionsFor(admin)),
-        askConfig(admin),
-        noteUnresponsive(admin),
-      ]);
-      return [
-        checkVersion(`${router} at ${admin}`, theirs.version, version),
-        checkConfig(`${router} at ${admin}`, own, config),
-      ];
-    } catch (error) {
-      return [
-        cross(
-          "router",
-          `${router} at ${admin}`,
-          reasonOf(error),
-          "use one admin key for all routers and pass it with --key",
-        ),
-      ];
-    }
-  });
-  const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(optionsFor(adminUrl), "/admin/feeds");
-  const { droppedEstimates = [], droppedEntries = [] } = status.mesh ?? {};
-  const ofOthers = (await Promise.all(others)).flat();
   return [
-    checkVersion(adminUrl, status.version, version),
-    ...checkResponses(unresponsive),
-    ...checkFeeds(feeds),
-    ...droppedEstimates.map(checkEstimates),
-    ...droppedEntries.map(checkRegistry),
-    ...ofOthers,
+    checkVersion(router, status.version, version),
+    ...peers.map(({ name, answer, error }) =>
+      answer ? checkVersion(name, answer.version, version) : fail(name, reasonOf(error), unanswered),
+    ),
+  ];
+}
+
+function checkClocks({ adminUrl, at, peers }: RunningReport): readonly Finding[] {
+  return [
+    ...checkClock(adminUrl, "router", at),
+    ...peers.flatMap(({ name, answer }) => checkClock(name, "router", answer?.at)),
   ];
 }
 
 /** Engines whose health checks succeed, but from which nothing comes: see `waitOf` of the engines. */
-function checkResponses(unresponsive: ReadonlyMap<string, string>): readonly Check[] {
-  if (unresponsive.size === 0) return [tick("answers", "", "no engine is unresponsive")];
+function checkResponses(unresponsive: ReadonlyMap<string, string>): readonly Finding[] {
+  if (unresponsive.size === 0) return [pass("", "no engine is unresponsive")];
   const fix = "restart the engine; requests that wait there go to the others";
-  return [...unresponsive].map(([id, trouble]) => cross("answers", id, trouble, fix));
+  return [...unresponsive].map(([id, trouble]) => fail(id, trouble, { setting: "engines", fix }));
 }
 
 /** What a running router could not share, because it shares as much of its kind as it may. */
-function checkEstimates({ kind, count }: { readonly kind: string; readonly count: number }): Check {
+function checkEstimates({ kind, count }: { readonly kind: string; readonly count: number }): Finding {
   const fix = "serve fewer models and adapters per mesh: routers share estimates for 256";
-  return cross("estimates", kind, `${count} shared estimates dropped: limit reached`, fix);
+  return fail(kind, `${count} shared estimates dropped: limit reached`, { setting: "models.adapters", fix });
 }
 
 /** What operators said of engines and no router knows any more, because they said as much later. */
-function checkRegistry({ kind, count }: { readonly kind: string; readonly count: number }): Check {
+function checkRegistry({ kind, count }: { readonly kind: string; readonly count: number }): Finding {
   const fix = "reuse engine ids: routers keep 16,384 operator entries";
-  return cross("registry", kind, `${count} entries dropped: limit reached`, fix);
+  return fail(kind, `${count} entries dropped: limit reached`, { setting: "engines", fix });
 }
 
 /** States of a feed whose events arrive. */
@@ -182,7 +190,7 @@ const readStates: ReadonlySet<string> = new Set(["live", "partial", "replaying"]
 const namedFeeds = 4;
 
 /** What a running router says of the KV events that it reads, or would read. */
-function checkFeeds(feeds: readonly FeedReport[]): readonly Check[] {
+function checkFeeds(feeds: readonly FeedReport[]): readonly Finding[] {
   if (feeds.length === 0) return [];
   const targetsByReason = new Map<string, string[]>();
   for (const { target, unusable } of feeds) {
@@ -191,18 +199,19 @@ function checkFeeds(feeds: readonly FeedReport[]): readonly Check[] {
   const unread = feeds.filter(({ state, unusable }) => !unusable && !readStates.has(state));
   const checks = [...targetsByReason].map(([why, targets]) => {
     const fix = "raise `ulimit -n`, fix the endpoint, or set prefix.block-size to the engine's block size";
-    return cross("feeds", named(targets), `KV events unusable: ${why}`, fix);
+    const setting = why.startsWith("block-size") ? "prefix.block-size" : "kv-events.mode";
+    return fail(named(targets), `KV events unusable: ${why}`, { setting, fix });
   });
   if (unread.length > 0) {
     const says = `KV events are not read: ${[...new Set(unread.map(({ state, reason }) => `${state}, ${reason}`))].join("; ")}`;
     const fix = "start the engine, or open the path to its event socket";
-    checks.push(cross("feeds", named(unread.map(({ target }) => target)), says, fix));
+    checks.push(fail(named(unread.map(({ target }) => target)), says, { setting: "kv-events.mode", fix }));
   }
   const usable = feeds.length - unread.length - [...targetsByReason.values()].flat().length;
   if (usable > 0) {
     const holes = [...new Set(feeds.filter(({ state }) => state === "partial").map(({ reason }) => reason))];
     const lack = holes.length === 0 ? "" : `; some are incomplete: ${holes.join(", ")}`;
-    checks.push(tick("feeds", "", `KV events of ${usable} ${usable === 1 ? "target" : "targets"} are usable${lack}`));
+    checks.push(pass("", `KV events of ${usable} ${usable === 1 ? "target" : "targets"} are usable${lack}`));
   }
   return checks;
 }
@@ -212,19 +221,29 @@ function named(targets: readonly string[]): string {
   return targets.slice(0, namedFeeds).join(", ") + (left > 0 ? ` and ${left} more` : "");
 }
 
-function checkVersion(of: string, there: string | null, here: string): Check {
-  if (there === here) return tick("version", of, here);
-  return cross("version", of, `runs ${there ?? "an unknown version"}, expected ${here}`, "upgrade the older one");
+function checkVersion(target: string, there: string | null, here: string): Finding {
+  if (there === here) return pass(target, here);
+  return fail(target, `runs ${there ?? "an unknown version"}, expected ${here}`, { fix: "upgrade the older one" });
 }
 
-function checkConfig(
-  of: string,
-  own: Readonly<Record<string, unknown>>,
-  theirs: Readonly<Record<string, unknown>>,
-): Check {
+const oneFile = "use one file for all routers, then restart or run `espalier reload`";
+
+function checkSettings(own: RunningReport["config"], { name, answer }: PeerReport): readonly Finding[] {
+  if (!answer) return [];
+  const theirs = answer.config;
   const keys = [...new Set([...Object.keys(own), ...Object.keys(theirs)])].filter((key) => !ownSections.has(key));
   const different = keys.filter((key) => !isDeepStrictEqual(own[key], theirs[key]));
-  if (different.length === 0) return tick("configuration", of, "matches this router's");
-  const says = `differs from this router's: ${different.join(", ")}`;
-  return cross("configuration", of, says, "use one file for all routers, then restart or run `espalier reload`");
+  if (different.length === 0) return [pass(name, "matches this router's")];
+  const message = `differs from this router's: ${different.join(", ")}`;
+  return [fail(name, message, { setting: different.join(", "), fix: oneFile })];
+}
+
+/** Of routers whose admin API is out of reach, digests are known. */
+function checkDigests({ mesh, peers }: RouterStatus): readonly Finding[] {
+  return (mesh?.members ?? []).flatMap(({ router, differs = [] }) => {
+    const sections = differs.filter((section) => section !== "version");
+    if (sections.length === 0 || peers.some((peer) => peer.router === router)) return [];
+    const message = `another digest of ${sections.join(", ")} than this router's`;
+    return [warn(router, message, { setting: sections.join(", "), fix: oneFile })];
+  });
 }

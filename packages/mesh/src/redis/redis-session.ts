@@ -1,6 +1,6 @@
 import { backoffDelayMs, type Cancel, EspalierError, type Scheduler } from "@espalier/core";
 import type { ProcessPorts } from "../link/link.ts";
-import type { CountIncident, RedisLimits } from "./redis-keys.ts";
+import { type CountIncident, defaultRedisLimits, type RedisLimits } from "./redis-keys.ts";
 
 export type RedisArgument = string | Uint8Array;
 
@@ -294,5 +294,21 @@ export class RedisConnector {
     this.#cancelRetry = scheduler.after(backoffDelayMs(this.#attempt++, backoff, random), () => {
       void this.#open(() => {});
     });
+  }
+}
+
+/**
+ * Connects to Redis as a router does, and leaves: nothing is written.
+ *
+ * @throws EspalierError `redis_unusable` when Redis refuses the user, the password or the URL, Error when it cannot be reached
+ */
+export async function probeRedis(options: Pick<RedisSessionOptions, "url" | "scheduler">): Promise<void> {
+  checkRedisUrl(options.url);
+  const unused = { limits: defaultRedisLimits, channels: [], onMessage: () => {}, onEnd: () => {} };
+  const session = await openRedisSession({ ...options, ...unused });
+  try {
+    await session.run("PING");
+  } finally {
+    session.end("probed");
   }
 }

@@ -27,7 +27,12 @@ import {
 } from "@espalier/routing";
 import type { FeedQuality, PlacementWriter } from "@espalier/shared-tree";
 import { createLocalHost, createLocalOutput, type FeedHost } from "@espalier/shared-tree";
-import { createSharedBinds, createWorkSlices, createZmqTransport } from "@espalier/shared-tree/events";
+import {
+  createSharedBinds,
+  createWorkSlices,
+  createZmqTransport,
+  type EventTransport,
+} from "@espalier/shared-tree/events";
 import { createTokenizerPool } from "@espalier/tokenizer";
 import type { CompiledConfig } from "../config/index.ts";
 import { globPattern } from "../routing/pools.ts";
@@ -73,6 +78,8 @@ interface PrefixPartsOptions {
   readonly pools?: readonly PoolTarget[];
   /** Most event sockets that are read at once; not bounded by default. */
   readonly maxEventSockets?: () => number;
+  /** Whether to listen for engines that connect to the router; if not, their feeds are off. True by default. */
+  readonly mayBindEvents?: boolean;
   readonly http: HttpClient;
   /** For lookups on behalf of clients' prompts. */
   readonly lookups: HttpClient;
@@ -139,7 +146,7 @@ export function createPrefixParts(options: PrefixPartsOptions): PrefixParts {
           host,
           listen: kvEvents.listen,
           maxReplays: kvEvents.maxReplays,
-          transport: createSharedBinds(sockets, logger),
+          transport: options.mayBindEvents === false ? withoutBinds(sockets) : createSharedBinds(sockets, logger),
         });
   const reader = new PromptReader({
     ...{ ...options, http: options.lookups, tokenizers, ...tokenize },
@@ -214,6 +221,14 @@ function forgetWithFleet({ fleet, sharing }: PrefixPartsOptions, knowledge: Pref
     }
   });
 }
+
+const withoutBinds = (sockets: EventTransport): EventTransport => ({
+  ...sockets,
+  openSubscriber(options) {
+    if (options.mode === "bind") throw new Error("engines connect to the router");
+    return sockets.openSubscriber(options);
+  },
+});
 
 function createUpkeep(scheduler: Scheduler, task: () => void): Startable {
   let cancel: Cancel = () => {};

@@ -1,6 +1,6 @@
 import { type AnswerFault, isUnknownModelAnswer } from "@espalier/api";
 import { EspalierError } from "@espalier/core";
-import { areAsleep, dropHeader, type Permit, retryAfterMs, type Target } from "@espalier/engines";
+import { areAsleep, dropHeader, retryAfterMs, type Target } from "@espalier/engines";
 import type { AdmissionRequest, LegEdits } from "@espalier/routing";
 import {
   type ChosenAlone,
@@ -22,6 +22,7 @@ import type { Diversion } from "../overflow/overflow-source.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
 import { type AnswerListener, AnswerReader } from "./answer-reader.ts";
+import { BreakerReports } from "./breaker-reports.ts";
 import type {
   AnswerSource,
   AttemptFailure,
@@ -103,6 +104,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   /** Undefined for a request without a LoRA adapter. */
   readonly #adapter: AdapterRun | undefined;
   readonly #resumption: StreamResumption;
+  readonly #breakers: BreakerReports;
   /** What another engine is asked for, once the stream has broken. */
   #rest: StreamRest | undefined;
   /** Whether the rest turned out not to fit its beginning. */
@@ -112,9 +114,6 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   /** Whether the last engine did not serve the model. */
   #isUnknown = false;
   #hasAskedAgain = false;
-  #permit: Permit | undefined;
-  /** Of an engine whose client errors are suspect, while another one is asked whether it gives one too. */
-  #suspect: Permit | undefined;
   /** When it was queued, on the monotonic clock; NaN while it is not. */
   #waitingMs = Number.NaN;
   #hasTurn = false;
@@ -130,6 +129,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     this.#plan = plan;
     this.#options = options;
     this.#resumption = new StreamResumption(context, plan);
+    this.#breakers = new BreakerReports(context.exchange.retryStatuses);
     this.reader = new AnswerReader(clock, plan, plan.stripUsage, this, this.#resumption);
     const { adapter } = plan.features;
     this.#adapter = adapter === undefined ? undefined : new AdapterRun(context, plan, adapter);
@@ -255,7 +255,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
       this.#loading = undefined;
       if (engine) return engine;
       this.#lifecycle.skipped();
-      this.#permit?.release();
+      this.#breakers.skipped();
     }
     const attempt = this.#lifecycle.next();
     if (attempt === undefined && this.#isUnknown && !this.#hasAskedAgain) return this.#askAgain();
@@ -352,33 +352,20 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   }
 
   failed(failure: AttemptFailure): void {
-    const { kind, status, error } = failure;
+    const { kind } = failure;
     this.#lifecycle.failed(kind, this.reader.hasContent);
     this.#plan.trace?.attemptFailed(failure);
     this.#adapter?.ended();
     this.#coolDown(failure.retryAfterMs);
     this.#isUnknown = kind === "unknown_model";
-    const isOwnDoing = kind === "declined" || kind === "withdrawn" || this.#isUnknown;
     // An engine without the realtime API serves the others well.
-    const isUnserved = this.#plan.frames !== undefined && isClientError(status);
-    if (isOwnDoing || isUnserved || kind === "overloaded" || status === 429) this.#permit?.release();
-    else if (isClientError(status) && !this.#context.exchange.retryStatuses.has(status)) this.#suspect = this.#permit;
-    else this.#blame(error.code);
+    this.#breakers.failed(failure, this.#plan.frames !== undefined);
   }
 
-  /** Counts a failure of the engine. The permit was settled when content came, but what fails after that counts as well. */
-  #blame(reason: string): void {
-    if (this.reader.hasContent) this.#lifecycle.selection?.target.engine.breaker.begin()?.failure(reason);
-    else this.#permit?.failure(reason);
-  }
-
-  /** A replica may give client errors that others would not, and fast. An error that another gives too is the client's. */
   judgeHead(status: number): HeadVerdict {
     if (this.#context.exchange.retryStatuses.has(status)) return "pass_over";
     if (this.#plan.frames && status >= 300) return "pass_over";
-    const isSuspect =
-      isClientError(status) && !this.#suspect && this.#lifecycle.selection?.target.engine.breaker.isSuspect === true;
-    return isSuspect ? "pass_over" : "pass";
+    return this.#breakers.suspects(status) ? "pass_over" : "pass";
   }
 
   judge(status: number, head: Buffer, ended: boolean): Verdict {
@@ -402,18 +389,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     dropBody(this.#plan);
     if (status === 429 || status === 503) this.#coolDown(retryAfterMs(headers));
     this.#lifecycle.answering(status);
-    if (this.#suspect !== this.#permit) this.#settleSuspect(status);
-    if (status >= 500) this.#permit?.failure(`status ${status}`);
-    else if (status === 429) this.#permit?.release();
-    else if (status >= 400) this.#permit?.refused();
-    else if (!this.reader.awaitsContent) this.#permit?.success();
-  }
-
-  /** @param status what another engine answered to the same request */
-  #settleSuspect(status: number): void {
-    if (status < 400) this.#suspect?.failure("client errors that differ between engines");
-    else if (isClientError(status)) this.#suspect?.success();
-    else this.#suspect?.release();
+    this.#breakers.answering(status, this.reader.awaitsContent);
   }
 
   /** Frameworks abort requests at engines, also without this router, and read how far they came. */
@@ -454,7 +430,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   }
 
   contentBegun(): void {
-    this.#permit?.success();
+    this.#breakers.contentBegun();
     // An answer without streaming arrives when it is complete.
     this.#lifecycle.firstToken(this.reader.isStream);
     this.#pair?.answerBegun();
@@ -478,8 +454,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     this.#lifecycle.leave();
     this.#adapter?.ended();
     const fault = outcome.kind === "completed" ? this.#blameFault() : undefined;
-    this.#suspect?.release();
-    this.#permit?.release();
+    this.#breakers.ended();
     const { selection, prefill, attempts, queuedMs } = this.#lifecycle;
     const { firstByteMs, isStream } = this.reader;
     const usage = this.reader.usage();
@@ -524,9 +499,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     const fault = this.reader.fault();
     if (!fault || this.#isAbortWanted(fault)) return undefined;
     this.#context.exchange.attemptMetrics.failed.broken.add();
-    if (fault.status >= 500) this.#blame(`${fault.kind} answer`);
-    else if (fault.status === 429) this.#permit?.release();
-    else this.#permit?.refused();
+    this.#breakers.faulty(fault);
     return fault;
   }
 
@@ -536,7 +509,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     const { target, selection, workMs } = dispatch;
     announceDecision(this.#context, this.#plan, this.#lifecycle, selection);
     this.reader.reset();
-    this.#permit = target.engine.breaker.begin();
+    this.#breakers.begin(target.engine.breaker);
     const { url } = target.engine;
     let headers = engineHeaders(pool, target);
     if (trace) {
@@ -621,10 +594,6 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     }
     return new EspalierError("response_not_found", "The engine that stores this response is not available.");
   }
-}
-
-function isClientError(status: number | undefined): status is number {
-  return status !== undefined && status >= 400 && status < 500 && status !== 429;
 }
 
 /** The source of a pull, what is fetched, and the expected milliseconds beside those of computing it. */

@@ -66,8 +66,8 @@ export interface FleetProbeOptions {
 
 /** Failed health checks in a row after which an engine's state is final. */
 const finalFailures = 3;
-/** Unsuccessful requests for a metrics page or a list of models after which the engine has none: one for each path. */
-const finalAttempts = 2;
+/** Failed requests for a list of models, or for a metrics page that is late, after which there is none. */
+const finalAttempts = 3;
 /** How long an event socket may connect, and an idle one is listened to. */
 const connectMs = 3_000;
 const listenMs = 1_000;
@@ -181,7 +181,10 @@ function whatIsOpen(config: CompiledConfig, { fleet, feeds, answers, clock, read
   const ofEngine = (engine: EngineRecord): readonly string[] => {
     const { id, url, state, health } = engine;
     if (state !== "up") return health.consecutiveFailures < finalFailures ? [`health of ${id}`] : [];
-    const pages = attempts(url + config.scrape.path) + attempts(`${url}/prometheus/metrics`);
+    const pages = [config.scrape.path, "/prometheus/metrics"].map((path) => answers.get(url + path));
+    const hasNoPage =
+      pages.every((page) => (page?.status ?? 0) > 0) ||
+      pages.reduce((sum, page) => sum + (page?.count ?? 0), 0) >= finalAttempts;
     const asksForEvents = config.kvEvents.mode !== "off" && !config.kvEvents.listen && !engine.kvEvents;
     const hasFeeds = feeds.some((feed) => engine.targets.some(({ key }) => key === feed.target));
     // vLLM's path is asked first; an engine that has no events there is asked for SGLang's.
@@ -189,7 +192,7 @@ function whatIsOpen(config: CompiledConfig, { fleet, feeds, answers, clock, read
       hasFeeds || attempts(`${url}/server_info`) > 0 || answers.get(`${url}/kv_event_sources`)?.status === 0;
     return [
       ...(engine.models || attempts(`${url}/v1/models`) >= finalAttempts ? [] : [`models of ${id}`]),
-      ...(!engine.isUnread || pages >= finalAttempts ? [] : [`metrics of ${id}`]),
+      ...(!engine.isUnread || hasNoPage ? [] : [`metrics of ${id}`]),
       ...(!asksForEvents || isAsked ? [] : [`event sockets of ${id}`]),
     ];
   };

@@ -48,8 +48,8 @@ async function examine(command: Command, { admin, key }: Asked): Promise<readonl
   const first = await runChecks(machineChecks, machine);
   const secretFiles: string[] = [];
   const path = configFile(command);
-  const config = await read(() => readConfig(command, path, (file) => file !== path && secretFiles.push(file)));
-  if (!("effective" in config)) return [...first, config];
+  const config = read(() => readConfig(command, path, (file) => file !== path && secretFiles.push(file)));
+  if (!("effective" in config)) return [...first, ...config];
   return withHttpClient(async (http) => {
     const found = await findRunning(admin ?? adminUrlOf(config), key, http);
     if (admin !== undefined && !found.router && found.checks.length === 0) found.checks.push(unanswered(admin));
@@ -89,12 +89,17 @@ async function withFleet(
   }
 }
 
-async function read(config: () => CompiledConfig): Promise<CompiledConfig | Check> {
+/** The configuration, or what is wrong with it: a line each. */
+function read(config: () => CompiledConfig): CompiledConfig | readonly Check[] {
   try {
     return config();
   } catch (error) {
     if (!(error instanceof EspalierError)) throw error;
-    return { check: "configuration", ...fail("", error.message, { fix: "run `espalier check-config` for details" }) };
+    const fix = "docs/CONFIGURATION.md describes every setting";
+    return error.message.split("\n").map((line) => {
+      const [, setting] = /^([a-z][\w.[\]-]*|--[a-z-]+): /.exec(line) ?? [];
+      return { check: "configuration", ...fail("", line, { setting, fix }) };
+    });
   }
 }
 

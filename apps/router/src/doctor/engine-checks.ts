@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { plainHost } from "@espalier/core";
+import { createHostLookup } from "@espalier/engines";
 import type { CompiledConfig, FleetProbe } from "@espalier/server";
 import { adapterCallsOf, findEventSources, globPattern } from "@espalier/server";
 import { fetchTokens, loadTokenizerFiles } from "@espalier/tokenizer";
@@ -24,9 +25,11 @@ type Feed = FleetProbe["feeds"][number];
 /** Engines as a router of this configuration meets them: `FleetProbe` has run what `serve` runs. */
 export const engineChecks: readonly CheckRow<Examined>[] = [
   { name: "discovery", run: checkDiscovery },
+  { name: "dns", applies: ({ config }) => config.discovery.dns.length > 0, run: ({ config }) => checkNames(config) },
   { name: "engine", run: forEachEngine(checkEngine) },
   { name: "asleep", run: ({ fleet }) => upEngines(fleet).flatMap(checkAsleep) },
   { name: "metrics", run: (given) => upEngines(given.fleet).flatMap((engine) => checkMetrics(given, engine)) },
+  { name: "ranks", run: checkRanks },
   { name: "clock", run: ({ fleet }) => fleet.fleet.engines.flatMap((engine) => checkEngineClock(fleet, engine)) },
   {
     name: "kv-events",
@@ -88,12 +91,36 @@ function checkDiscovery({ fleet, config }: Examined): readonly Finding[] {
       : "fix the entry, and the rights and address of what it names";
     return [fail(source, reasonOf(error), { setting, fix })];
   });
-  const warnings = fleet.lines.flatMap(({ message, fields }) =>
-    "ranks" in fields || "shown" in fields
-      ? [warn(String(fields.engine), message, { fix: "set `ranks` and `first-rank` of the engine to its own" })]
-      : [],
-  );
-  return [...failed, ...ofSources, ...warnings];
+  return [...failed, ...ofSources];
+}
+
+/** Ranks that an engine's metrics or events have, and the configuration has not: a router logs them. */
+function checkRanks(given: Examined): readonly Finding[] {
+  return given.fleet.lines.flatMap(({ message, fields: { engine: id, shown, published, count, ranks } }) => {
+    const found = shown ?? published;
+    const engine = given.fleet.fleet.engines.find((one) => one.id === id);
+    if (!engine || !Array.isArray(found)) return [];
+    const configured = Array.isArray(ranks) ? ranks.length : count;
+    const says = `${message}: ${found.join(", ")}; configured: ${configured}`;
+    return [
+      warn(engine.url, says, {
+        setting: settingOf(given, engine, "ranks"),
+        fix: "set `ranks` and `first-rank` to the engine's own",
+      }),
+    ];
+  });
+}
+
+/** Names of engines that have one address only: that of a load balancer hides the engines behind it. */
+async function checkNames({ discovery }: CompiledConfig): Promise<readonly Finding[]> {
+  return eachOf(discovery.dns, async ({ name, port, servers }) => {
+    if (port === undefined) return [];
+    const addresses = await createHostLookup(servers)(name).catch(() => []);
+    if (addresses.length > 1) return [pass(name, `${addresses.length} addresses`)];
+    if (addresses.length === 0) return [];
+    const fix = "where it has several engines, use a headless Service or one record for each of them";
+    return [warn(name, `one address only: ${addresses[0]}`, { setting: "discovery.dns", fix })];
+  });
 }
 
 /** Whether it is healthy, and which models it serves. */

@@ -32,8 +32,8 @@ async function doctor(file: string, args: readonly string[] = [], openFiles?: nu
   return checks;
 }
 
-async function sim(options: EngineSimOptions = {}): Promise<string> {
-  const running = await startEngineSim({ speed: 1_000, models: ["tiny"], tokenizer: "espalier-tiny", ...options });
+async function sim(options: EngineSimOptions = { tokenizer: "espalier-tiny" }): Promise<string> {
+  const running = await startEngineSim({ speed: 1_000, models: ["tiny"], ...options });
   onTestFinished(() => running.stop());
   return running.engines[0]!.url;
 }
@@ -118,7 +118,7 @@ async function serving(file: string, urls: readonly string[], usable: number): P
  * keys that `serve` does not send.
  */
 test("doctor passes the engines that serve uses, and fails the others; each failure names its setting", async () => {
-  const whole = await sim({ kvEvents: { dialect: "vllm-0.32" } });
+  const whole = await sim({ tokenizer: "espalier-tiny", kvEvents: { dialect: "vllm-0.32" } });
   const locked = await sim({ apiKey: "a-key" });
   const trusted = await engine({}, certificate("localhost"));
   const stranger = await engine({}, certificate("stranger"));
@@ -174,9 +174,14 @@ test("doctor passes the engines that serve uses, and fails the others; each fail
 });
 
 test("events, adapters and tokenizers: what makes predictions wrong is found before requests come", async () => {
-  const other = await sim({ models: ["bytes"], tokenizer: undefined });
+  const other = await sim({ models: ["bytes"] });
   const [narrow, renamed, split, having, lacking] = [
-    await sim({ models: ["narrow"], kvEvents: { dialect: "vllm-0.32" }, parameters: { blockSize: 24 } }),
+    await sim({
+      models: ["narrow"],
+      tokenizer: "espalier-tiny",
+      kvEvents: { dialect: "vllm-0.32" },
+      parameters: { blockSize: 24 },
+    }),
     await sim({ models: ["renamed"], kvEvents: { dialect: "vllm-0.32", topic: "kv" } }),
     await sim({ models: ["split"], kvEvents: { dialect: "vllm-0.32" } }),
     await sim({ models: ["base"], adapters: ["law"] }),

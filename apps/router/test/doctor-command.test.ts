@@ -1,3 +1,4 @@
+import { chmodSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { createServer } from "node:net";
 import { startEngineSim } from "@espalier/engine-sim";
@@ -8,7 +9,8 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { withHttpClient } from "../src/cli/admin-client.ts";
 import { describeChecks, registerDoctor } from "../src/commands/doctor.ts";
 import { type Check, checkClock, runChecks } from "../src/doctor/check.ts";
-import type { RunningRouter } from "../src/doctor/examined.ts";
+import { engineChecks } from "../src/doctor/engine-checks.ts";
+import type { Examined, RunningRouter } from "../src/doctor/examined.ts";
 import { checkMemory, checkSecret, machineChecks } from "../src/doctor/machine-checks.ts";
 import { askRunning, runningChecks } from "../src/doctor/router-checks.ts";
 import { runCommand } from "./run-command.ts";
@@ -212,6 +214,77 @@ describe("every failed check tells how to fix it", () => {
   });
 });
 
+describe("what a router reads at its start", () => {
+  const withFiles = (text: object) =>
+    temporaryFile("r.json", JSON.stringify({ listen: { port: 0 }, admin: { port: 0 }, ...text }));
+
+  test("certificates and plugins that are not there: a failure that names their setting", async () => {
+    const tls = { "cert-file": "/nowhere/cert.pem", "key-file": "/nowhere/key.pem" };
+    const uncertified = await examine("--config", withFiles({ listen: { port: 0, tls } }));
+    expect(of(uncertified, "start")).toMatchObject([
+      {
+        ...{ status: "fail", setting: "listen.tls.cert-file (--listen-tls-cert-file)" },
+        message: expect.stringContaining("/nowhere/cert.pem"),
+      },
+    ]);
+    const unplugged = await examine("--config", withFiles({ plugins: ["/nowhere/plugin.mjs"] }));
+    expect(of(unplugged, "start")).toMatchObject([{ status: "fail", setting: "plugins (--plugins)" }]);
+  });
+
+  test("a file with a secret that every user can read is a warning; one of its own is none", async () => {
+    const secret = temporaryFile("secret", "0f8c21d97be4a65310ffd2");
+    const config = withFiles({ mesh: { port: 0, secret: `\${file:${secret}}` } });
+    chmodSync(secret, 0o600);
+    expect(of(await examine("--config", config), "secrets").map(({ target }) => target)).toEqual(["mesh.secret"]);
+    chmodSync(secret, 0o644);
+    expect(of(await examine("--config", config), "secrets")).toMatchObject([
+      { target: "mesh.secret", status: "pass" },
+      { target: secret, status: "warn", fix: `chmod 640 ${secret}` },
+    ]);
+  });
+
+  test("each problem of a configuration is a failure of its own, with its setting", async () => {
+    const checks = await examine("--config", withFiles({ health: { timeout: "soon" }, policy: "nearest" }));
+    expect(of(checks, "configuration").map(({ setting }) => setting)).toEqual([
+      ...["health.timeout (--health-timeout)", "policy.name (--policy)"],
+    ]);
+  });
+
+  test("Redis that does not answer", async () => {
+    const [redis] = of(await examine(...anyPorts, "--mesh-redis-url", "redis://user:hidden@127.0.0.1:1"), "redis");
+    expect(redis).toMatchObject({ status: "fail", setting: "mesh.redis-url (--mesh-redis-url)" });
+    expect(JSON.stringify(redis)).not.toContain("hidden");
+  });
+});
+
+/*
+ * A rank whose publisher is silent looks like an idle one, and its share of the cache is predicted for ever.
+ */
+test("a silent rank beside others that publish, and an engine that worked without events, are warnings", async () => {
+  const targets = (tokens: number) =>
+    [0, 1].map((rank) => ({ key: `e#${rank}`, rank, signals: { promptTokensTotal: tokens } }));
+  const feed = (rank: number, lastSequence: number | null) => ({
+    ...{ target: `e#${rank}`, endpoint: `tcp://127.0.0.1:${5_557 + rank}`, mode: "connect", messages: 0 },
+    ...{ state: lastSequence === null ? "partial" : "live", reason: "complete", lastSequence },
+  });
+  const found = async (tokens: number, feeds: readonly object[]) => {
+    const engine = { id: "e", url: "http://127.0.0.1:1", state: "up", targets: targets(tokens) };
+    const fleet = { fleet: { engines: [engine] }, feeds, http: () => Promise.reject(new Error("not asked")) };
+    const rows = engineChecks.filter(({ name }) => name === "kv-events");
+    const config = loadConfig({ flags: { "--engine": ["http://127.0.0.1:1"] } });
+    return (await runChecks(rows, { config, fleet } as unknown as Examined)).map(({ status, message }) => [
+      status,
+      message,
+    ]);
+  };
+  expect(await found(900, [feed(0, 7), feed(1, null)])).toEqual([
+    ["pass", expect.stringContaining("last 7")],
+    ["warn", expect.stringContaining("silent, while other ranks")],
+  ]);
+  expect(await found(900, [feed(0, null)])).toEqual([["warn", expect.stringContaining("has read 900 tokens")]]);
+  expect(await found(0, [feed(0, null)])).toEqual([["pass", expect.stringContaining("idle")]]);
+});
+
 describe("beside routers that run", () => {
   const secret = "a long secret of 30 letters, ok";
   const mesh = (id: string, seeds: readonly string[] = [], over: object = {}) => ({
@@ -373,6 +446,7 @@ test("too few open files: how to raise them", async () => {
 test.each([
   { secret: "passpasspasspass", status: "fail" },
   { secret: "aaaaaaaaaaaaaaaaaaaaaaaaaaaa", status: "fail" },
+  { secret: "at-least-16-characters", status: "warn" },
   { secret: "0f8c21d97be4a65310ffd2", status: "pass" },
 ])("the secret $secret: $status, and never printed", ({ secret, status }) => {
   const config = loadConfig({ flags: { "--mesh-seed": ["127.0.0.1:1"], "--mesh-secret": secret } }) as CompiledConfig;

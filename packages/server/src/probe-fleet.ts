@@ -57,7 +57,7 @@ export interface FleetProbeOptions {
   readonly readsEvents: boolean;
   /** Engines that only a running router knows. */
   readonly known: readonly { readonly id: string; readonly url: string }[];
-  /** Called about every second with what the probe waits for. */
+  /** Called every three seconds with what the probe waits for. */
   readonly onWait?: (waitingFor: readonly string[]) => void;
   readonly clock?: Clock;
   readonly scheduler?: Scheduler;
@@ -72,7 +72,7 @@ const finalAttempts = 3;
 const connectMs = 3_000;
 const listenMs = 1_000;
 const lookEveryMs = 50;
-const reportEveryMs = 1_000;
+const reportEveryMs = 3_000;
 /** Beside the timeouts of requests, the longest time until everything is found. */
 const extraMs = 10_000;
 /** Longest time until everything is found; what is not is reported as it is. */

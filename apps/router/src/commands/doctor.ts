@@ -95,7 +95,10 @@ function read(config: () => CompiledConfig): CompiledConfig | readonly Check[] {
     return config();
   } catch (error) {
     if (!(error instanceof EspalierError)) throw error;
-    const fix = "docs/CONFIGURATION.md describes every setting";
+    const fix =
+      error.code === "config_unreadable"
+        ? "pass the file with --config, readable by this user"
+        : "docs/CONFIGURATION.md describes every setting";
     return error.message.split("\n").map((line) => {
       const [, setting] = /^([a-z][\w.[\]-]*|--[a-z-]+): /.exec(line) ?? [];
       return { check: "configuration", ...fail("", line, { setting, fix }) };

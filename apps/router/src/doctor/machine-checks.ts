@@ -100,6 +100,9 @@ function tlsFiles({ listen, admin, rollouts, endpointPicker, scale, mesh, engine
 /** Characters that a secret has at least, each counted once; the configuration asks for a length of 16. */
 const leastDistinct = 8;
 
+/** The secret of the documentation's examples. */
+const exampleSecret = "at-least-16-characters";
+
 /** Whether the mesh has a secret, and one that cannot be guessed. That all have the same, handshakes show. */
 export function checkSecret({ mesh }: Pick<CompiledConfig, "mesh">): readonly Finding[] {
   if (mesh.backend !== "peers") return [];
@@ -108,8 +111,11 @@ export function checkSecret({ mesh }: Pick<CompiledConfig, "mesh">): readonly Fi
     return [pass("mesh.secret", says)];
   }
   const secret = mesh.secret.reveal();
-  if (new Set(secret).size >= leastDistinct) return [pass("mesh.secret", `set, ${secret.length} characters`)];
   const fix = "use `openssl rand -base64 32`, the same for all routers";
+  if (secret === exampleSecret) {
+    return [warn("mesh.secret", "that of the documentation, known to everybody", { setting: "mesh.secret", fix })];
+  }
+  if (new Set(secret).size >= leastDistinct) return [pass("mesh.secret", `set, ${secret.length} characters`)];
   return [fail("mesh.secret", "too weak", { setting: "mesh.secret", fix })];
 }
 

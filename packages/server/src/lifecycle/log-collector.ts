@@ -7,7 +7,7 @@ export interface LoggedLine {
 }
 
 /** Further lines are dropped. */
-const maxLines = 4_096;
+export const maxLines = 4_096;
 
 /** A logger that keeps warnings and errors. */
 export function createLogCollector(lines: LoggedLine[], own: LogFields = {}): Logger {

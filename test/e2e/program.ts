@@ -32,30 +32,35 @@ export interface ProgramOptions {
   readonly script?: string;
   /** Files and sockets that it may have open at once. */
   readonly openFiles?: number;
+  /** Whether its standard input is a pipe, which is open until `process.stdin` is ended. */
+  readonly hasInput?: boolean;
 }
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const surroundings = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("ESPALIER_")));
 
 /** Starts `espalier`; whatever it starts in turn is gone after the test. */
-export function start(args: readonly string[], { env = {}, script, openFiles }: ProgramOptions = {}): Program {
+export function start(
+  args: readonly string[],
+  { env = {}, script, openFiles, hasInput }: ProgramOptions = {},
+): Program {
   const node = [process.execPath, script ?? "apps/router/bin/espalier.mjs", ...args];
   const bounded =
     openFiles === undefined ? node : ["/bin/sh", "-c", `ulimit -n ${openFiles} && exec "$@"`, "sh", ...node];
   const child = spawn(bounded[0]!, bounded.slice(1), {
     cwd: root,
     detached: true,
-    stdio: ["ignore", "pipe", "pipe"],
+    stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe"],
     env: { ...surroundings, ESPALIER_SKIP_BUILD: "1", ESPALIER_CONFIG: "", ...env },
   });
   const { pid } = child;
   if (pid === undefined) throw new Error("the program did not start");
   let stdout = "";
   let stderr = "";
-  child.stdout.setEncoding("utf8").on("data", (text: string) => {
+  child.stdout!.setEncoding("utf8").on("data", (text: string) => {
     stdout += text;
   });
-  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+  child.stderr!.setEncoding("utf8").on("data", (text: string) => {
     stderr += text;
   });
   const ended = new Promise<Outcome>((resolve) => {

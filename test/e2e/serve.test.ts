@@ -6,7 +6,7 @@ import { getPriority } from "node:os";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished, test } from "vitest";
 import { engines, temporaryFile } from "./files.ts";
-import { type Program, run, start } from "./program.ts";
+import { childrenOf, type Program, run, start, untilGone } from "./program.ts";
 
 interface Serving extends Program {
   readonly url: string;
@@ -220,6 +220,27 @@ test("a second SIGTERM during the delay ends it at once too", async () => {
   router.kill("SIGTERM");
   expect(await router.ended).toMatchObject({ code: 0, stdout: "" });
 });
+
+test.each([1, 2])(
+  "of %d processes with --exit-with-stdin, none outlives the program that holds its input",
+  async (count) => {
+    const [engine = ""] = await engines({ speed: 0.1 });
+    const ports = ["--listen-port", "0", "--admin-port", "0", "--rollouts-port", "0"];
+    const flags = ["--json", "--exit-with-stdin", "--engine", engine, "--processes", String(count)];
+    const router = start(["serve", ...flags, ...ports], { hasInput: true });
+    await waitFor(() => router.stdout().endsWith("\n"), { what: "the addresses", deadlineMs: 60_000 });
+    const { url, adminUrls, rolloutsUrl } = JSON.parse(router.stdout()) as Readonly<Record<string, string>>;
+    expect([adminUrls?.length, new URL(rolloutsUrl!).hostname]).toEqual([count, "127.0.0.1"]);
+    const isReady = async () => (await fetch(`${url}/readyz`)).status === 200;
+    await waitFor(isReady, { what: "ready processes", deadlineMs: 60_000 });
+    const open = await stream(url!, 40);
+    const pids = [router.pid, ...childrenOf(router.pid)];
+    router.process.stdin?.end();
+    // As on Ctrl-C: the answer in flight comes to its end.
+    expect([await open.whole, (await router.ended).code]).toEqual([true, 0]);
+    await untilGone(pids);
+  },
+);
 
 // Flushing the log into a closed pipe used to block the process for ever, deaf to every signal but SIGKILL.
 test("it ends in order when nobody reads its log any more", async () => {

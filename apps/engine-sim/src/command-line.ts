@@ -21,6 +21,8 @@ interface Command {
   readonly showHelp: boolean;
   /** Whether to print one JSON object instead of lines. */
   readonly json: boolean;
+  /** Whether to exit when standard input ends. */
+  readonly exitWithStdin: boolean;
   readonly options: EngineSimOptions;
 }
 
@@ -161,6 +163,7 @@ const groups: Readonly<Record<string, Readonly<Record<string, readonly [sets: Ta
     "--speed X": ["speed", "engine time per real time"],
     "--seed N": ["seed", "seed of hashes and random faults"],
     "--json": [undefined, "print one JSON object with the URLs"],
+    "--exit-with-stdin": [undefined, "exit when standard input ends, as it does with the program that holds it"],
     "-h, --help": [undefined, "print this"],
   },
 };
@@ -203,7 +206,8 @@ export function parseCommandLine(args: readonly string[]): Command {
     const switched = name === needed["p2p."] ? {} : written;
     setAt(options, sets.split("."), typeof written === "string" ? read(written, name, takes) : switched);
   }
-  return { showHelp: values.help === true, json: values.json === true, options };
+  const isSet = (name: string): boolean => values[name] === true;
+  return { showHelp: isSet("help"), json: isSet("json"), exitWithStdin: isSet("exit-with-stdin"), options };
 }
 
 /** @throws RangeError that names the flag */

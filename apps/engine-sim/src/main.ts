@@ -1,5 +1,5 @@
 import { MessageChannel } from "node:worker_threads";
-import type { LogFields, Logger } from "@espalier/core";
+import { type LogFields, type Logger, onStdinEnd } from "@espalier/core";
 import { helpText, parseCommandLine } from "./command-line.ts";
 import { type RunningEngineSim, startEngineSim } from "./start-engine-sim.ts";
 
@@ -34,6 +34,7 @@ async function run(): Promise<void> {
   process.on("SIGTERM", () => process.exit(0));
   // Without its parent, nothing else stops this process.
   process.on("disconnect", () => process.exit(0));
+  if (command.exitWithStdin) onStdinEnd(() => process.exit(0));
   // Keeps the process up while a fault has closed the only listening socket.
   new MessageChannel().port1.ref();
   const sim = await startEngineSim({ ...command.options, logger: createStderrLogger() }).catch((error: unknown) =>

@@ -34,11 +34,12 @@ test.each<[string, string]>([
 });
 
 test("flags for the program itself set no option", () => {
-  expect(parseCommandLine(["-h", "--json"])).toEqual({ showHelp: true, json: true, options: { parameters: {} } });
+  const own = { showHelp: true, json: true, exitWithStdin: true };
+  expect(parseCommandLine(["-h", "--json", "--exit-with-stdin"])).toEqual({ ...own, options: { parameters: {} } });
   expect(
     parseCommandLine(["--model", "a", "--model", "b", "--kv-events", "auto", "--kv-events-replay", "off"]),
   ).toEqual({
-    ...{ showHelp: false, json: false },
+    ...{ showHelp: false, json: false, exitWithStdin: false },
     options: { parameters: {}, models: ["a", "b"], kvEvents: { dialect: "auto", replay: false } },
   });
 });

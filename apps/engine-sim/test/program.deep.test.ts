@@ -107,6 +107,15 @@ test("tells a parent where it listens, and does not outlive it", async () => {
   expect(await exitCode).toBe(0);
 });
 
+test("with --exit-with-stdin it ends when its standard input does", async () => {
+  const child = spawn(process.execPath, [program, "--exit-with-stdin"]);
+  const { ended, printed } = watch(child);
+  child.stdin.write("dropped");
+  await waitFor(() => urls(printed()).length === 1, { what: "a URL", deadlineMs: 10_000 });
+  child.stdin.end();
+  expect((await ended).code).toBe(0);
+});
+
 test("stays up while its only port is closed for a time", async () => {
   const child = spawn(process.execPath, [program]);
   const { ended, printed } = watch(child);

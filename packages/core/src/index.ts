@@ -87,6 +87,7 @@ export {
 export { programUrl } from "./program-url.ts";
 export { backoffDelayMs, createSeededRandom, type Random, systemRandom } from "./random.ts";
 export { RecencyMap } from "./recency-map.ts";
+export { onStdinEnd } from "./standard-input.ts";
 export { type Startable, startTogether } from "./startable.ts";
 export {
   added,

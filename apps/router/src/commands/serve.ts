@@ -1,7 +1,7 @@
 import { availableParallelism } from "node:os";
 import { resolve } from "node:path";
 import { setFlagsFromString } from "node:v8";
-import { type LogFields, type Logger, systemClock, systemRandom, systemScheduler } from "@espalier/core";
+import { type LogFields, type Logger, onStdinEnd, systemClock, systemRandom, systemScheduler } from "@espalier/core";
 import type { CompiledConfig } from "@espalier/server";
 import {
   type ConfigSource,
@@ -16,7 +16,7 @@ import {
 import { type Command, Option } from "commander";
 import { putEventLoopFirst } from "../event-loop-first.ts";
 import { openFileLimit } from "../open-files.ts";
-import { writeNote } from "../output.ts";
+import { writeNote, writeResult } from "../output.ts";
 import { createMeshSecret, launchClusterProcess } from "../processes/cluster-processes.ts";
 import { isGroupMember, joinGroup, memberConfig } from "../processes/group-member.ts";
 import type { MemberAddresses } from "../processes/process-group.ts";
@@ -33,34 +33,45 @@ export function registerServe(program: Command): void {
   const command = addCommand(program, "serve").description(
     "Runs a router until SIGTERM or Ctrl-C. The first signal drains it: answers in flight finish. A second signal stops it at once. SIGHUP reloads the configuration, as a change of its file does. With --processes, all of that goes for each of them.",
   );
-  // For `espalier demo`, whose routers the user may kill: the page shows how.
-  command.addOption(new Option("--demo").hideHelp());
+  command
+    // For `espalier demo`, whose routers the user may kill: the page shows how.
+    .addOption(new Option("--demo").hideHelp())
+    .option("--json", "print the addresses as one JSON object on standard output, once the router serves")
+    .option(
+      "--exit-with-stdin",
+      "drain, as on Ctrl-C, when standard input ends, as it does with the program that holds it",
+    );
   addConfigFlags(command).action(async () => {
-    const { demo = false } = command.opts<{ demo?: boolean }>();
     const file = configFile(command);
-    await serve({ file, read: createConfigReader(command, file) }, demo);
+    await serve({ file, read: createConfigReader(command, file) }, command.opts<ServeFlags>());
   });
 }
 
-async function serve(source: ConfigSource, isDemo: boolean): Promise<void> {
-  if (isGroupMember()) return serveAsMember(source, isDemo);
+interface ServeFlags {
+  readonly demo?: boolean;
+  readonly json?: boolean;
+  readonly exitWithStdin?: boolean;
+}
+
+async function serve(source: ConfigSource, flags: ServeFlags): Promise<void> {
+  if (isGroupMember()) return serveAsMember(source, flags);
   const outlive = process.send ? endWithParent() : () => {};
   try {
     const config = source.read();
     const count = config.processes === "auto" ? Math.min(availableParallelism(), maxProcesses) : config.processes;
-    await (count > 1 ? serveAsGroup(config, count) : serveAlone(source, config, isDemo));
+    await (count > 1 ? serveAsGroup(config, count, flags) : serveAlone(source, config, flags));
   } finally {
     outlive();
   }
 }
 
-async function serveAlone(source: ConfigSource, config: CompiledConfig, isDemo: boolean): Promise<void> {
-  const { router, logger } = await startRouter({ source, config, isDemo });
+async function serveAlone(source: ConfigSource, config: CompiledConfig, flags: ServeFlags): Promise<void> {
+  const { router, logger } = await startRouter({ source, config, flags });
   // Before the announcement: the parent may stop it as soon as it learns that it serves.
-  const stopped = untilStopped(router);
+  const stopped = untilStopped(router, flags);
   process.on("SIGHUP", () => router.reload("signal"));
   logListening(router, logger);
-  announce([router]);
+  announce([router], flags);
   await stopped;
   await router.stop();
   // Pending output keeps the process alive. Flushing it here would wait forever if nothing reads it.
@@ -68,13 +79,13 @@ async function serveAlone(source: ConfigSource, config: CompiledConfig, isDemo: 
 }
 
 /** One of several processes, started by the first one. */
-async function serveAsMember(source: ConfigSource, isDemo: boolean): Promise<void> {
+async function serveAsMember(source: ConfigSource, flags: ServeFlags): Promise<void> {
   const outlive = endWithParent();
   const member = await joinGroup();
   try {
     const read = () => memberConfig(source.read(), member.place);
     const { router, logger } = await startRouter({
-      ...{ source: { file: source.file, read }, config: read(), isDemo },
+      ...{ source: { file: source.file, read }, config: read(), flags },
       ...{ group: member.group, fields: { process: member.place.index + 1 } },
     });
     const drained = member.serve(router, router);
@@ -89,7 +100,7 @@ async function serveAsMember(source: ConfigSource, isDemo: boolean): Promise<voi
 }
 
 /** The first of several processes. It serves nothing itself; it starts, restarts and ends those that do. */
-async function serveAsGroup(config: CompiledConfig, count: number): Promise<void> {
+async function serveAsGroup(config: CompiledConfig, count: number, flags: ServeFlags): Promise<void> {
   const logger = createLogger(loggerOptions(config.log));
   const group = new ProcessGroup({
     ...{ count, launch: launchClusterProcess, logger },
@@ -97,10 +108,16 @@ async function serveAsGroup(config: CompiledConfig, count: number): Promise<void
     ...{ clock: systemClock, scheduler: systemScheduler, random: systemRandom },
   });
   const members = await group.start();
-  process.on("SIGTERM", () => group.stop(true));
-  process.on("SIGINT", () => group.stop(false));
+  let isStopping = false;
+  const stop = (isDelayed: boolean): void => {
+    isStopping = true;
+    group.stop(isDelayed);
+  };
+  process.on("SIGTERM", () => stop(true));
+  process.on("SIGINT", () => stop(false));
+  if (flags.exitWithStdin) onStdinEnd(() => isStopping || stop(false));
   process.on("SIGHUP", () => group.reload());
-  announce(members);
+  announce(members, flags);
   await group.ended;
 }
 
@@ -127,7 +144,7 @@ export function loggerOptions(
 interface StartOptions {
   readonly source: ConfigSource;
   readonly config: CompiledConfig;
-  readonly isDemo: boolean;
+  readonly flags: ServeFlags;
   readonly group?: RouterGroup;
   /** Fields of every log line. */
   readonly fields?: LogFields;
@@ -140,7 +157,7 @@ interface StartOptions {
  */
 const heapGrowthPercent = 200;
 
-async function startRouter({ source, config, isDemo, group, fields = {} }: StartOptions) {
+async function startRouter({ source, config, flags, group, fields = {} }: StartOptions) {
   putEventLoopFirst();
   setFlagsFromString(`--heap-growing-percent=${heapGrowthPercent}`);
   const levelled = createLogger(loggerOptions(config.log));
@@ -150,7 +167,7 @@ async function startRouter({ source, config, isDemo, group, fields = {} }: Start
   logger.info(file ? "configuration read" : "no configuration file; using flags, environment and defaults", { file });
   for (const warning of config.warnings) logger.warn(warning);
   for (const problem of missingTokenizers(config)) logger.error(problem);
-  const dashboard = dashboardPage(config, isDemo);
+  const dashboard = dashboardPage(config, flags.demo === true);
   const router = createRouter({
     config,
     ...(await loadPlugins(config.plugins)),
@@ -193,13 +210,15 @@ function logListening({ url, adminUrl, rolloutsUrl, meshAddress, picker, config 
   logger.info("listening", { ...addresses, policy: config.policy.name });
 }
 
-/** Reports to the parent, or the user, where it serves. @param routers in order */
-function announce(routers: readonly MemberAddresses[]): void {
+/** Reports to the parent, a program or the user where it serves. @param routers in order */
+function announce(routers: readonly MemberAddresses[], flags: ServeFlags): void {
   const [first, ...others] = routers;
   if (!first) return;
-  const { url, adminUrl, meshAddress, picker } = first;
+  const { url, adminUrl, rolloutsUrl, meshAddress, picker } = first;
   const adminUrls = routers.map((router) => router.adminUrl);
-  if (process.send) process.send({ type: "listening", url, adminUrl, meshAddress, picker, adminUrls });
+  const addresses = { url, adminUrl, rolloutsUrl, meshAddress, picker, adminUrls };
+  if (flags.json) writeResult(JSON.stringify(addresses));
+  if (process.send) process.send({ type: "listening", ...addresses });
   else if (others.length === 0)
     writeNote(`espalier serves at ${url}, metrics and admin at ${adminUrl}${pickerNote(picker)}`);
   else
@@ -220,8 +239,9 @@ function dashboardPage({ admin }: CompiledConfig, isDemo: boolean): DashboardPag
 
 /**
  * SIGTERM drains as configured, Ctrl-C drains without waiting for load balancers, and a second signal stops at once.
+ * The end of standard input is no second signal.
  */
-function untilStopped(router: Router): Promise<void> {
+function untilStopped(router: Router, { exitWithStdin }: ServeFlags): Promise<void> {
   return new Promise((resolve) => {
     const stop = (delayMs: number): void => {
       const { graceMs } = router.config.drain;
@@ -230,6 +250,7 @@ function untilStopped(router: Router): Promise<void> {
     };
     process.on("SIGTERM", () => stop(router.config.drain.delayMs));
     process.on("SIGINT", () => stop(0));
+    if (exitWithStdin) onStdinEnd(() => router.drain.started || stop(0));
   });
 }
 

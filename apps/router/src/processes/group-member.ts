@@ -49,12 +49,12 @@ export async function joinGroup() {
      * Reports where it serves, and that it is ready as soon as it is. From then on it obeys the first process. Resolves
      * when the router has drained.
      */
-    serve(served: Router, { url, adminUrl, meshAddress, picker }: MemberAddresses): Promise<void> {
+    serve(served: Router, { url, adminUrl, rolloutsUrl, meshAddress, picker }: MemberAddresses): Promise<void> {
       router = served;
       const hasDrained = new Promise<void>((resolve) => {
         drained = resolve;
       });
-      say({ type: "listening", url, adminUrl, meshAddress, picker });
+      say({ type: "listening", url, adminUrl, rolloutsUrl, meshAddress, picker });
       tellWhenReady(served, group, () => say({ type: "ready" }));
       return hasDrained;
     },

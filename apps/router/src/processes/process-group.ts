@@ -17,6 +17,8 @@ export interface Place {
 export interface MemberAddresses {
   readonly url: string;
   readonly adminUrl: string;
+  /** Where RL frameworks reach it; null when that listener is off. */
+  readonly rolloutsUrl: string | null;
   /** Its mesh address; null without a mesh. */
   readonly meshAddress: string | null;
   readonly picker: Router["picker"];
@@ -161,8 +163,8 @@ export class ProcessGroup {
     else if (report.type === "ready") this.#ready(slot);
     else if (report.type === "reload") this.#tellServing({ type: "reload", trigger: "admin" }, slot);
     else {
-      const { url, adminUrl, meshAddress, picker } = report;
-      slot.addresses = { url, adminUrl, meshAddress, picker };
+      const { url, adminUrl, rolloutsUrl, meshAddress, picker } = report;
+      slot.addresses = { url, adminUrl, rolloutsUrl, meshAddress, picker };
       slot.settle?.resolve(slot.addresses);
       slot.settle = undefined;
       if (this.#isStopping) slot.process?.kill();

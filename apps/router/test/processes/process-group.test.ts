@@ -41,6 +41,7 @@ function setUp(count: number) {
             type: "listening",
             url: "http://a:8080",
             adminUrl,
+            rolloutsUrl: null,
             meshAddress: `a:${number}`,
             picker: null,
           });

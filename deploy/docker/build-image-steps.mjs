@@ -11,6 +11,12 @@ import { packedManifest } from "../../scripts/packed-manifest.mjs";
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 /** The programs of the image. Simulated engines come along for compose, and for trying a configuration. */
 const programs = ["apps/router", "apps/engine-sim"];
+/** What people call them. KServe starts llm-d's picker, whose flags `espalier` takes, as /app/epp. */
+const names = {
+  "bin/espalier": "apps/router/bin/espalier.mjs",
+  "bin/espalier-engine-sim": "apps/engine-sim/bin/engine-sim.mjs",
+  epp: "apps/router/bin/espalier.mjs",
+};
 /** Folders beside the code of a package that it reads when it runs. */
 const assets = ["migration", "models"];
 /** What libraries publish for their developers, in folders at their top. */
@@ -76,6 +82,8 @@ function prune(out, native) {
   writeFileSync(join(out, "package.json"), `${JSON.stringify({ name, version, license, type, private: true })}\n`);
   for (const file of ["LICENSE", "deploy/docker/healthcheck.mjs"])
     cpSync(join(root, file), join(out, file.split("/").at(-1)));
+  mkdirSync(join(out, "bin"));
+  for (const [name, program] of Object.entries(names)) symlinkSync(relative(dirname(name), program), join(out, name));
 }
 
 /** @returns the locations in the lock file of everything that the programs need when they run */

@@ -80,6 +80,9 @@ def make_app(platform: str, app: Path) -> None:
     step = ["node", str(ROOT / "deploy/docker/build-image-steps.mjs"), "prune", str(app), "--platform", platform]
     if subprocess.run(step, check=False).returncode != 0:
         raise SystemExit(f"{platform}: `prune` failed")
+    # Names for a container's path.
+    shutil.rmtree(app / "bin")
+    (app / "epp").unlink()
     for link in sorted(path for path in app.rglob("*") if path.is_symlink()):
         package = link.resolve()
         link.unlink()

@@ -76,7 +76,7 @@ export function baseFolder(folder: string): void {
   };
   const programs = [
     [process.execPath, "/usr/local/bin/node"],
-    ...["sh", "ln", "id"].map((name) => [`/bin/${name}`, `/bin/${name}`] as const),
+    ...["sh", "id"].map((name) => [`/bin/${name}`, `/bin/${name}`] as const),
     ["/usr/bin/env", "/usr/bin/env"],
   ] as const;
   for (const [from, to] of programs) {

@@ -1,5 +1,7 @@
 import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { waitFor } from "@espalier/testing";
@@ -150,10 +152,13 @@ test("a wrong call says how to call it, and a folder that is taken is left alone
 test("the Dockerfile runs these steps on a slim glibc base of Node 26, as a user without rights, with the health check", () => {
   const lines = readText("deploy/docker/Dockerfile").split("\n");
   expect(lines.filter((line) => line.startsWith("FROM"))).toEqual([
-    "FROM node:26-bookworm-slim AS build",
+    "FROM --platform=$BUILDPLATFORM node:26-bookworm-slim AS build",
     "FROM node:26-bookworm-slim",
   ]);
-  expect(lines).toContain("RUN node deploy/docker/build-image-steps.mjs install build prune /out");
+  const steps = "node deploy/docker/build-image-steps.mjs install build prune /out";
+  // The last stage only copies: it is of the image's platform, which need not be the builder's.
+  expect(lines.filter((line) => line.startsWith("RUN"))).toEqual([`RUN ${steps} --platform "$TARGETPLATFORM"`]);
+  expect(lines).toContain("ENV NODE_ENV=production PATH=/app/bin:$PATH");
   expect(lines).toContain("USER 1000:1000");
   expect(lines.find((line) => line.startsWith("HEALTHCHECK"))).toContain('CMD ["node", "/app/healthcheck.mjs"]');
   for (const [path] of lines.join("\n").matchAll(/(?<=\/app\/)[\w/.-]+\.mjs/g))
@@ -162,6 +167,14 @@ test("the Dockerfile runs these steps on a slim glibc base of Node 26, as a user
   for (const needed of ["packages", "apps", "scripts", "package-lock.json", "deploy/docker"])
     expect(ignored).not.toContain(needed);
 });
+
+async function freePort(): Promise<string> {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  await new Promise((closed) => server.close(closed));
+  return String(port);
+}
 
 if (podman)
   test("a container of it, built and run by Podman without root, answers, is healthy, and drains", async () => {
@@ -183,10 +196,19 @@ if (podman)
       run("build", "--pull=never", "--layers=false", "--format", "docker", "--tag", name, "--file", file, folder);
     }
     const [url = ""] = await engines({ engines: 1 });
-    const flags = ["--engine", url, "--listen-port", "0", "--admin-port", "0", "--drain-delay", "0ms"];
-    const options = ["--network=host", "--read-only", "--cap-drop=all", "--no-healthcheck"];
+    const adminPort = await freePort();
+    const flags = ["--engine", url, "--listen-port", "0", "--admin-port", adminPort, "--drain-delay", "0ms"];
+    // What Kubernetes' profile `restricted` asks of a pod, and a file system that cannot be written, /tmp included.
+    const restricted = ["--cap-drop=all", "--security-opt=no-new-privileges", "--read-only", "--read-only-tmpfs=false"];
+    const options = [
+      "--network=host",
+      ...restricted,
+      "--health-interval=disable",
+      "--env",
+      `ESPALIER_ADMIN_PORT=${adminPort}`,
+    ];
     run("run", "--detach", "--name=router", ...options, "last", "serve", ...flags);
-    const [, dataUrl, adminUrl] = await waitFor(
+    const [, dataUrl] = await waitFor(
       () => /serves at (\S+), metrics and admin at (\S+)/.exec(run("logs", "router")) ?? undefined,
       { what: "the container serves", deadlineMs: 60_000 },
     );
@@ -195,7 +217,12 @@ if (podman)
       deadlineMs: 60_000,
     });
     expect(run("exec", "router", "id", "-u")).toBe("1000");
-    run("exec", "--env", `ESPALIER_ADMIN_URL=${adminUrl}`, "router", "node", "/app/healthcheck.mjs");
+    const status = run("exec", "router", "node", "-p", "fs.readFileSync('/proc/1/status', 'utf8')");
+    // Seccomp 2 is a filter: the default one.
+    for (const line of ["NoNewPrivs:\t1", "Seccomp:\t2", "CapEff:\t0000000000000000", "CapBnd:\t0000000000000000"])
+      expect(status).toContain(line);
+    run("healthcheck", "run", "router");
+    expect(run("exec", "router", "/app/epp", "--version")).toMatch(/^\d+\.\d+\.\d+$/);
     run("stop", "--time=30", "router");
     expect(run("inspect", "--format={{.State.ExitCode}}", "router")).toBe("0");
   });

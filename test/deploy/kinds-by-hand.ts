@@ -100,12 +100,59 @@ const scaledObject = object(
   ),
 );
 
+/** The part of KServe's LLMInferenceService (serving.kserve.io/v1alpha2) that our manifests use; the template is a pod's spec. */
+const llmInferenceService = object(
+  section(
+    {
+      model: section({ name: { type: "string" }, uri: { type: "string" } }, ["uri"]),
+      replicas: count,
+      router: section({
+        ...{ gateway: section({}), route: section({}) },
+        scheduler: section({ replicas: count, template: { type: "object" } }),
+      }),
+    },
+    ["model"],
+  ),
+);
+
+/** The part of llm-d's chart llm-d-router-gateway that our values use, as its values.yaml and templates have it. */
+const llmdValues = section({
+  router: section({
+    modelServers: section({ matchLabels: { ...texts, minProperties: 1 } }, ["matchLabels"]),
+    inferencePool: section({ failureMode: { enum: ["FailOpen", "FailClose"] } }),
+    epp: section(
+      {
+        replicas: count,
+        image: section(
+          {
+            ...{ registry: { type: "string" }, repository: { type: "string" }, tag: { type: "string" } },
+            pullPolicy: { enum: ["Always", "IfNotPresent", "Never"] },
+          },
+          ["registry", "repository", "tag"],
+        ),
+        ...{ flags: { type: "object" }, pluginsConfigFile: { type: "string" }, pluginsCustomConfig: texts },
+        ...{ env: { type: "array" }, extraContainerPorts: { type: "array" } },
+        resources: section(
+          {
+            requests: section({ cpu: { type: "string" }, memory: { type: "string" } }, ["cpu", "memory"]),
+            limits: texts,
+          },
+          ["requests"],
+        ),
+      },
+      ["image", "resources"],
+    ),
+  }),
+});
+
 const ajv = new Ajv({ strict: true, allErrors: true });
 /** Kinds that no library of validators knows, as their definitions have them. A field that is not here counts as invalid. */
 const kinds: Readonly<Record<string, ValidateFunction>> = {
   "gateway.envoyproxy.io/v1alpha1/ClientTrafficPolicy": ajv.compile(clientTrafficPolicy),
   "inference.networking.k8s.io/v1/InferencePool": ajv.compile(inferencePool),
   "keda.sh/v1alpha1/ScaledObject": ajv.compile(scaledObject),
+  "llm-d-router-gateway/values": ajv.compile(llmdValues),
+  "serving.kserve.io/v1alpha2/LLMInferenceService": ajv.compile(llmInferenceService),
 };
 
 /** @returns what is wrong with an object; undefined for a kind that is not among these */

@@ -41,6 +41,8 @@ const schema = JSON.parse(readText(`${chart}/values.schema.json`)) as { readonly
 const engineFiles = filesIn("examples/kubernetes", ".yaml");
 const gatewayFiles = filesIn("deploy/kubernetes/gateways", ".yaml");
 const scalingFiles = filesIn("deploy/kubernetes/scaling", ".yaml");
+/** `pickers.test.ts` has these. */
+const pickerFiles = filesIn("deploy/kubernetes/pickers", ".yaml");
 
 describe("the chart", () => {
   const accepts = new Ajv({ strict: true, allErrors: true, allowUnionTypes: true }).compile(schema);
@@ -161,7 +163,7 @@ describe("the chart", () => {
 
   test("gives the manifests of deploy/kubernetes", () => {
     const files = filesIn("deploy/kubernetes", ".yaml").filter(
-      (file) => ![...gatewayFiles, ...scalingFiles].includes(file),
+      (file) => ![...gatewayFiles, ...scalingFiles, ...pickerFiles].includes(file),
     );
     expect(files).toEqual(exampleNames.map((name) => `deploy/kubernetes/${name}.yaml`));
     for (const name of exampleNames) {
@@ -202,6 +204,25 @@ test("what is deployed is valid for Kubernetes, without a field that it does not
   expect(all.length).toBeGreaterThan(40);
   expect(invalidFields(all)).toEqual([]);
   expect(unknownFields(all)).toEqual([]);
+});
+
+test("image and chart have the version of the release, and the next release's in every file that names one", async () => {
+  const { version } = JSON.parse(readText("package.json")) as { readonly version: string };
+  const [chartFile] = readYaml<{ readonly version: string; readonly appVersion: string }>(`${chart}/Chart.yaml`);
+  expect([chartFile?.version, chartFile?.appVersion]).toEqual([version, version]);
+  const { deployedFiles, withVersion } = (await import(`${root}deploy/deployed-version.mjs`)) as {
+    readonly deployedFiles: readonly string[];
+    readonly withVersion: (text: string, last: string, next: string) => string;
+  };
+  const next = deployedFiles.map((file) => [file, withVersion(readText(file), version, "98.7.6")] as const);
+  for (const [file, text] of next)
+    expect([file, text.includes("98.7.6"), text.includes(version)]).toEqual([file, true, false]);
+  const rendered = exampleNames.map((name) => `deploy/kubernetes/${name}.yaml`);
+  const files = ["deploy", "docs/guides", "docs/start"].flatMap((folder) =>
+    ["Dockerfile", ".yaml", ".md"].flatMap((ending) => filesIn(folder, ending)),
+  );
+  const naming = files.filter((file) => readText(file).includes(`espalier:${version}`));
+  expect(naming.filter((file) => ![...deployedFiles, ...rendered].includes(file))).toEqual([]);
 });
 
 test("autoscalers scale the example's engines, by a metric and a port that routers have", () => {

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { EspalierError, layOutHelpItem, renamedTo, wrapText } from "@espalier/core";
 import { Command, CommanderError, type HelpConfiguration } from "commander";
 import { readName, UsageError } from "./cli/read-flags.ts";
@@ -33,6 +34,8 @@ const program = new Command("espalier")
   .showHelpAfterError("(run with --help for usage)")
   .configureHelp(helpLayout)
   .exitOverride();
+// The charts of llm-d and KServe start a picker by flags alone.
+if (process.argv[2]?.startsWith("--pool-name")) await readPickerFlags();
 if (routerCommands.has(calledCommand(process.argv.slice(2)) ?? "")) endWithout(() => checkOpenFiles(openFileLimit()));
 endWithout(() => {
   const [first, second] = process.argv.slice(2);
@@ -71,6 +74,17 @@ try {
   clearInterval(hold);
 }
 if (process.connected) process.disconnect();
+
+async function readPickerFlags(): Promise<void> {
+  const { readPickerCommand } = await import("./migrate/llm-d/picker-flags.ts");
+  endWithout(() => {
+    const [node = "", file = "", ...written] = process.argv;
+    const command = readPickerCommand(written, process.env, (path) => readFileSync(path, "utf8"));
+    if (!command) return;
+    process.argv = [node, file, ...command.args];
+    for (const note of command.notes) writeNote(note);
+  });
+}
 
 /** Ends the process at once when a precondition is not met. */
 function endWithout(check: () => void): void {

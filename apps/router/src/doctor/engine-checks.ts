@@ -4,7 +4,7 @@ import { plainHost } from "@espalier/core";
 import { createHostLookup } from "@espalier/engines";
 import type { CompiledConfig, FleetProbe } from "@espalier/server";
 import { adapterCallsOf, findEventSources, globPattern } from "@espalier/server";
-import { fetchTokens, loadTokenizerFiles } from "@espalier/tokenizer";
+import { createTextTokenizer, fetchTokens, loadTokenizerFiles } from "@espalier/tokenizer";
 import {
   attempt,
   type CheckRow,
@@ -146,9 +146,12 @@ function checkHealth(given: Examined, engine: Engine): Finding | undefined {
   const answer = given.fleet.answerAt(url + health.path);
   if (!answer)
     return fail(url, `${state}: ${stateReason}`, { setting: settingOf(given, engine, "url"), fix: "run doctor again" });
-  if (answer.status === 0) return unreachable(given, engine, answer.error);
+  if (answer.status === 0) {
+    const late = `${health.path} has no answer within ${health.timeoutMs} ms`;
+    return unreachable(given, engine, answer.error, { late, setting: "health.timeout" });
+  }
   if (answer.status === 401 || answer.status === 403)
-    return lackOfKey(given, engine, `${health.path} requires`, answer.status);
+    return lackOfKey(given.config, engine, `${health.path} requires`, answer.status);
   const says = `${health.path} answers ${answer.status}`;
   if (url.endsWith("/v1")) {
     return fail(url, says, {
@@ -165,7 +168,13 @@ function checkHealth(given: Examined, engine: Engine): Finding | undefined {
 
 const tlsErrors = /certificate|self.signed|issuer|altname|TLS|SSL/i;
 
-function unreachable(given: Examined, engine: Engine, error: unknown): Finding {
+/** @param isLate the message for an answer that does not come in time, and the setting of that time */
+function unreachable(
+  given: Examined,
+  engine: Engine,
+  error: unknown,
+  isLate: { readonly late: string; readonly setting?: string },
+): Finding {
   const reason = reasonOf(error);
   const { url } = engine;
   if (tlsErrors.test(reason)) {
@@ -173,16 +182,15 @@ function unreachable(given: Examined, engine: Engine, error: unknown): Finding {
     return fail(url, reason, { setting: "engine-tls.ca-file", fix });
   }
   if ((error as { readonly code?: unknown }).code === "upstream_timeout") {
-    const { timeoutMs, path } = given.config.health;
-    const fix = "open the network path, or raise the timeout";
-    return fail(url, `${path} has no answer within ${timeoutMs} ms`, { setting: "health.timeout", fix });
+    const { late, setting } = isLate;
+    return fail(url, late, { setting, fix: `open the network path${setting ? ", or raise the timeout" : ""}` });
   }
   const fix = "start the engine, fix its URL, or open the network path";
   return fail(url, reason, { setting: settingOf(given, engine, "url"), fix });
 }
 
-function lackOfKey({ config }: Examined, { url }: Engine, says: string, status: number): Finding {
-  const keys = new Set(config.pools.flatMap(({ engineApiKey }) => (engineApiKey ? [engineApiKey.reveal()] : [])));
+function lackOfKey({ pools }: CompiledConfig, { url }: Engine, says: string, status: number): Finding {
+  const keys = new Set(pools.flatMap(({ engineApiKey }) => (engineApiKey ? [engineApiKey.reveal()] : [])));
   const fix =
     keys.size > 1
       ? "give all engines one key: with several `engine-api-key`, health checks and metrics carry none"
@@ -193,8 +201,11 @@ function lackOfKey({ config }: Examined, { url }: Engine, says: string, status: 
 function lackOfModels(given: Examined, engine: Engine): Finding {
   const { url } = engine;
   const answer = given.fleet.answerAt(`${url}/v1/models`);
-  if (answer?.status === 401 || answer?.status === 403) return lackOfKey(given, engine, "requires", answer.status);
-  if (answer?.status === 0) return unreachable(given, engine, answer.error);
+  if (answer?.status === 401 || answer?.status === 403)
+    return lackOfKey(given.config, engine, "requires", answer.status);
+  if (answer?.status === 0) {
+    return unreachable(given, engine, answer.error, { late: "/v1/models has no answer in time" });
+  }
   const fix = url.endsWith("/v1")
     ? "remove /v1 from its URL; the router adds it"
     : "check that the URL is an engine's HTTP API, or name its models";
@@ -253,8 +264,7 @@ function checkMetrics({ config, fleet }: Examined, engine: Engine): readonly Fin
         : isLate
           ? `${path} has no answer within ${timeoutMs} ms`
           : `${path}: ${reasonOf(error)}`;
-    if (status === 401 || status === 403)
-      return [lackOfKey({ config } as Examined, engine, `${path} requires`, status)];
+    if (status === 401 || status === 403) return [lackOfKey(config, engine, `${path} requires`, status)];
     const setting = isLate ? "scrape.timeout" : "scrape.path";
     return [
       fail(url, message, {
@@ -334,6 +344,7 @@ async function checkFeed(given: Examined, feed: Feed, engine: Engine | undefined
       fail(target, `${replayEndpoint}: ${why}: missed events stay missing`, { setting: of("replay"), fix: open }),
     ];
   }
+  if (state === "replaying") return [pass(target, `${at}: ${messages} messages, replay not over yet`)];
   if (lastSequence === null || lastSequence === undefined) return [silentFeed(given, feed, engine, at, of("topic"))];
   const lack = state === "partial" ? `; incomplete: ${reason}` : "";
   return [pass(target, `${at}: ${messages} messages, last ${lastSequence}${lack}`)];
@@ -457,22 +468,35 @@ async function checkAdapters({ config, fleet }: Examined): Promise<readonly Find
   return [...ofConfig, ...loading, ...uneven];
 }
 
+/** Whether tokenizers load, and produce the tokens of the engines. */
 async function checkTokenizers({ config, fleet }: Examined): Promise<readonly Finding[]> {
+  const broken = new Map<number, Finding>();
+  for (const [at, { mode, path }] of config.tokenizers.entries()) {
+    // Of an absent folder the check of the configuration tells.
+    if (mode !== "local" || path === undefined || !existsSync(join(path, "tokenizer.json"))) continue;
+    await loadTokenizerFiles(path)
+      .then(createTextTokenizer)
+      .catch((error: unknown) => {
+        const fix = "use the model's files, complete: prompts of its models would be matched by bytes";
+        broken.set(at, fail(path, reasonOf(error), { setting: `tokenizers[${at}].path`, fix }));
+      });
+  }
   const engines = upEngines(fleet);
   const bases = fleet.fleet.models().filter(({ parent }) => parent === undefined);
-  return eachOf(bases, async ({ id: model }): Promise<readonly Finding[]> => {
+  const compared = await eachOf(bases, async ({ id: model }): Promise<readonly Finding[]> => {
     const at = config.tokenizers.findIndex(({ models }) => models.some((glob) => globPattern(glob).test(model)));
     const { path, mode } = config.tokenizers[at] ?? {};
     const serving = engines.filter(({ models }) => models?.some(({ id }) => id === model));
     const setting = `tokenizers[${at}].path`;
     if (mode === "engine")
       return eachOf(serving.slice(0, 1), ({ url }) => checkTokenizeApi(fleet, model, url, setting));
-    // Configurations name folders of the machine that they are for; the check of the configuration tells of those that are absent.
-    if (mode !== "local" || path === undefined || !existsSync(join(path, "tokenizer.json"))) return [];
-    return eachOf(serving, async ({ url }) =>
+    if (mode !== "local" || path === undefined || broken.has(at) || !existsSync(join(path, "tokenizer.json")))
+      return [];
+    return eachOf(serving, ({ url }) =>
       compare({ fleet, model, url, path, setting, isFirst: url === serving[0]?.url }),
     );
   });
+  return [...broken.values(), ...compared];
 }
 
 async function checkTokenizeApi(

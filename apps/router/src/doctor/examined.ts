@@ -18,6 +18,8 @@ export interface RunningReport extends RunningRouter {
   readonly feeds: readonly FeedReport[];
   /** Engines that take requests and answer none, at any router: why, by id. */
   readonly unresponsive: ReadonlyMap<string, string>;
+  /** Engines that an RL framework paused. */
+  readonly paused: ReadonlySet<string>;
   readonly peers: readonly PeerReport[];
 }
 

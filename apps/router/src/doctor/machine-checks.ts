@@ -129,7 +129,12 @@ function checkSecretFiles(config: CompiledConfig, secretFiles: readonly string[]
   return files.flatMap(([setting, path]) => {
     const mode = statSync(path, { throwIfNoEntry: false })?.mode ?? 0;
     if ((mode & othersRead) === 0) return [];
-    return [warn(path, "every user of this machine can read it", { setting, fix: `chmod 640 ${path}` })];
+    return [
+      warn(path, "every user of this machine can read it", {
+        setting,
+        fix: `chmod 640 ${path}, or defaultMode: 0440 of a Kubernetes volume`,
+      }),
+    ];
   });
 }
 

@@ -29,6 +29,7 @@ export const runningChecks: readonly CheckRow<{ readonly running: RunningReport;
     ],
   },
   { name: "clock", run: ({ running }) => checkClocks(running) },
+  { name: "paused", run: ({ running }) => [...running.paused].map(checkPaused) },
   { name: "answers", run: ({ running }) => checkResponses(running.unresponsive) },
   { name: "feeds", run: ({ running }) => checkFeeds(running.feeds) },
   { name: "estimates", run: ({ running }) => (running.status.mesh?.droppedEstimates ?? []).map(checkEstimates) },
@@ -107,13 +108,15 @@ export async function askRunning(router: RunningRouter, http: HttpClient): Promi
   const optionsFor = (admin: string) => ({ admin, ...(key === undefined ? {} : { key }) });
   const askConfig = (admin: string) => askAdmin<Readonly<Record<string, unknown>>>(optionsFor(admin), "/admin/config");
   const unresponsive = new Map<string, string>();
-  const noteUnresponsive = async (admin: string): Promise<void> => {
-    for (const { id, unresponsive_ms: ms, trouble } of await askEngines(optionsFor(admin))) {
+  const paused = new Set<string>();
+  const noteEngines = async (admin: string): Promise<void> => {
+    for (const { id, unresponsive_ms: ms, trouble, paused: isPaused } of await askEngines(optionsFor(admin))) {
+      if (isPaused) paused.add(id);
       if (ms !== null && trouble !== null) unresponsive.set(id, trouble);
     }
   };
   const config = await askConfig(adminUrl);
-  await noteUnresponsive(adminUrl);
+  await noteEngines(adminUrl);
   const { feeds } = await askAdmin<{ readonly feeds: readonly FeedReport[] }>(optionsFor(adminUrl), "/admin/feeds");
   const peers = status.peers.map(async ({ router: id, adminUrl: admin }): Promise<PeerReport> => {
     const name = `${id} at ${admin}`;
@@ -122,14 +125,14 @@ export async function askRunning(router: RunningRouter, http: HttpClient): Promi
         askStatus(optionsFor(admin)),
         askConfig(admin),
         statusAt(http, admin, key),
-        noteUnresponsive(admin),
+        noteEngines(admin),
       ]);
       return { name, answer: { version, config: theirs, at }, error: undefined };
     } catch (error) {
       return { name, answer: undefined, error };
     }
   });
-  return { ...router, config, feeds, unresponsive, peers: await Promise.all(peers) };
+  return { ...router, config, feeds, unresponsive, paused, peers: await Promise.all(peers) };
 }
 
 /** Sections in which routers of one mesh may differ. */
@@ -170,6 +173,12 @@ function checkResponses(unresponsive: ReadonlyMap<string, string>): readonly Fin
   const fix = "restart the engine; requests that wait there go to the others";
   return [...unresponsive].map(([id, trouble]) => fail(id, trouble, { setting: "engines", fix }));
 }
+
+const checkPaused = (id: string): Finding =>
+  warn(id, "paused by an RL framework: gets no requests", {
+    setting: "rollouts.port",
+    fix: "resume it at the rollouts listener",
+  });
 
 /** What a running router could not share, because it shares as much of its kind as it may. */
 function checkEstimates({ kind, count }: { readonly kind: string; readonly count: number }): Finding {

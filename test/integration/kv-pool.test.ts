@@ -55,6 +55,7 @@ interface Candidate {
   readonly terms: Readonly<Record<string, number>>;
   readonly signals: Readonly<Record<string, number | null>>;
   readonly pools: readonly { readonly pool: string; readonly blocks: number; readonly quality: string }[];
+  readonly fetches: readonly { readonly from: string; readonly tokens: number; readonly ms: number | null }[];
 }
 
 async function explained(
@@ -88,6 +89,7 @@ test("one engine computes, another one is chosen for what it can fetch, and says
     what: "the holder's own events",
   });
   expect(signals(reader)).toEqual([0, 400, 400]);
+  expect(seen[reader.id]!.fetches).toEqual([{ from: "shared", tokens: 400, ms: null }]);
   expect(signals(outsider)).toEqual([0, 0, 0]);
   expect(seen[reader.id]!.terms.uncached_tokens).toBe(410 - 0.5 * 400);
   expect(seen[outsider.id]!.terms.uncached_tokens).toBe(410);

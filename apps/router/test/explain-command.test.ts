@@ -43,6 +43,7 @@ const report: ExplainReport = {
       load: signals,
       facts: { blocks: { gpu: 20, cpu: 4, disk: 0, external: 0 }, heldBlocks: 24, quality: "complete", feed },
       pools: [],
+      fetches: [],
       placement: { blocks: 24, confirmedBlocks: 0, ageMs: 1_250.4, by: "west" },
     },
     {
@@ -57,6 +58,7 @@ const report: ExplainReport = {
       load: { own: { inFlight: 0, pendingPrefillTokens: 0 }, others: null },
       facts: { blocks: { gpu: 0, cpu: 0, disk: 0, external: 0 }, heldBlocks: 0, quality: "none", feed: null },
       pools: [],
+      fetches: [],
       placement: null,
     },
     {
@@ -71,6 +73,7 @@ const report: ExplainReport = {
       load: { own: { inFlight: 0, pendingPrefillTokens: 0 }, others: null },
       facts: null,
       pools: null,
+      fetches: [],
       placement: null,
     },
   ],
@@ -132,6 +135,19 @@ describe("for people", () => {
     const rows = cells(describeExplanation({ ...report, candidates }).split("\n\n")[3] ?? "");
     expect(rows.map((row) => row.at(-1))).toEqual(["in pools (blocks)", "shared 25, lost 3 (void)", "shared 25", "-"]);
     expect(known).not.toContain("pools");
+  });
+
+  test("what the chosen engine fetches, from where, and how long that takes", () => {
+    const [first, ...rest] = report.candidates as [Row, Row, Row];
+    const fetches = [
+      { from: "cpu", tokens: 64, ms: null },
+      { from: "LMCache", tokens: 12_288, ms: 139.7 },
+    ];
+    const [top = ""] = describeExplanation({ ...report, candidates: [{ ...first, fetches }, ...rest] }).split("\n\n");
+    expect(top.split("\n").slice(4)).toEqual([
+      "fetch     from cpu: 64 tokens, time not learned yet",
+      "fetch     from LMCache: 12,288 tokens, 140 ms",
+    ]);
   });
 
   test("what is known of the prompt, by whom and since when", () => {

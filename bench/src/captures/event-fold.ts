@@ -10,6 +10,8 @@ export interface PromptSpace {
 
 export interface MatchedTokens {
   readonly usable: number;
+  /** Those of `usable` that are not on the GPU. */
+  readonly fetched: number;
   /** With those after the last point at which a hybrid model can resume. */
   readonly held: number;
 }
@@ -20,7 +22,7 @@ export interface EventFold {
   apply(payload: Uint8Array): void;
   /** Messages that were rejected or had unusable events. */
   readonly undecoded: number;
-  /** Cached tokens at the start of a prompt, in whole blocks, never including the last token. */
+  /** Cached tokens at the start of a prompt, in any tier, in whole blocks, never including the last token. */
   match(tokens: Uint32Array, space: PromptSpace): MatchedTokens;
   /** Equal for every fold with the same blocks. */
   readonly digest: string;
@@ -71,13 +73,19 @@ export function createEventFold(blockSize: number, chunkTokens?: number): EventF
     },
     match(tokens, space) {
       const blocks = Math.floor((tokens.length - 1) / blockSize);
-      if (blocks <= 0) return { usable: 0, held: 0 };
+      if (blocks <= 0) return { usable: 0, fetched: 0, held: 0 };
       const contents = new Uint32Array(2 * blocks);
       const chain = new Uint32Array(2 * blocks);
       digests.contents(tokens, 0, blocks * blockSize, blockSize, contents);
       digests.mix(rootOf(space), contents, 0, blocks, chain);
       index.match(chain, blocks, neverMs, matches);
-      return { usable: matches.gpuBlocks[target]! * blockSize, held: matches.heldBlocks[target]! * blockSize };
+      const { factBlocks, gpuBlocks, tierBlocks, heldBlocks } = matches;
+      const onGpu = gpuBlocks[target]! + tierBlocks[tier.gpu]![target]!;
+      return {
+        usable: factBlocks[target]! * blockSize,
+        fetched: (factBlocks[target]! - onGpu) * blockSize,
+        held: heldBlocks[target]! * blockSize,
+      };
     },
     get digest() {
       return index.digest(target).join(" ");

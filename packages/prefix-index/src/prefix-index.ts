@@ -111,6 +111,7 @@ export class PrefixIndex {
       return added;
     }
     const stored = this.#slow.store(slowHolder(target, kind), words, from, to);
+    if (kind === tier.external) this.#slowWalk.noteChunks(target, words, from, to);
     if (stored > 0) this.#slowTargets.add(target);
     return stored;
   }
@@ -157,6 +158,7 @@ export class PrefixIndex {
     this.#gpu.clear(target);
     for (let slowTier = 1; slowTier <= slowTiers; slowTier++) this.#slow.clear(slowHolder(target, slowTier));
     this.#slowTargets.delete(target);
+    this.#slowWalk.forgetChunks(target);
     this.#resume.clear(target);
     this.#noteHybrid(target);
   }

@@ -1,6 +1,6 @@
 import { listTarget, type PrefixMatches } from "./prefix-matches.ts";
 import type { HolderTable } from "./table/holder-table.ts";
-import { tier, tierNames } from "./tiers.ts";
+import { maxChunkBlocks, tier, tierNames } from "./tiers.ts";
 
 /** Number of tiers other than the GPU. */
 export const slowTiers = tierNames.length - 1;
@@ -13,7 +13,8 @@ const none = -1;
 /**
  * Continues what targets hold on their GPUs with what they hold in slower tiers. Slower tiers drop blocks in any order,
  * so the chain is walked block by block, for all targets together; consecutive blocks with the same holders cost
- * nothing.
+ * nothing. Engines look a prompt up in external memory from its beginning, wherever their own blocks end: there a block
+ * counts only if all before it are there.
  */
 export class SlowTierWalk {
   readonly #gpu: HolderTable;
@@ -24,6 +25,12 @@ export class SlowTierWalk {
   /** The tier of the present block at the walked target, and the block since which it applies. */
   readonly #tierNow: Int8Array;
   readonly #since: Int32Array;
+  /** Leading blocks of the chain in external memory, by candidate: whole chunks. */
+  readonly #externalBlocks: Int32Array;
+  /** Blocks of a chunk there, by target. */
+  readonly #chunkBlocks: Uint16Array;
+  /** Blocks of the chain before which chunks end that the chain parts from inside. */
+  readonly #chunkEnds = new Set<number>();
   readonly #maxTargets: number;
   /** Whether a walked target holds any blocks on its GPU; a pool that many engines fetch from does not. */
   #isAnyOnGpu = false;
@@ -36,6 +43,20 @@ export class SlowTierWalk {
     this.#targets = new Int32Array(maxTargets);
     this.#tierNow = new Int8Array(maxTargets);
     this.#since = new Int32Array(maxTargets);
+    this.#externalBlocks = new Int32Array(maxTargets);
+    this.#chunkBlocks = new Uint16Array(maxTargets).fill(1);
+  }
+
+  /** Looks for the size of a target's chunks among what it holds in external memory; see `externalChunks`. */
+  noteChunks(target: number, words: Uint32Array, from: number, to: number): void {
+    for (let at = from; at < to; at++) {
+      const low = words[2 * at]!;
+      if (words[2 * at + 1] === 0 && low > 0 && low <= maxChunkBlocks) this.#chunkBlocks[target] = low;
+    }
+  }
+
+  forgetChunks(target: number): void {
+    this.#chunkBlocks[target] = 1;
   }
 
   /**
@@ -44,6 +65,7 @@ export class SlowTierWalk {
    * @param candidates targets that hold anything in a slow tier
    */
   match(words: Uint32Array, blockCount: number, candidates: Iterable<number>, out: PrefixMatches): void {
+    this.#countExternal(words, blockCount, candidates, out);
     const pending = this.#gather(words, blockCount, candidates, out);
     if (pending === 0) return;
     this.#pending.subarray(0, pending).sort();
@@ -56,14 +78,15 @@ export class SlowTierWalk {
       if (active === 0) block = Math.floor(this.#pending[next]! / this.#maxTargets);
       const gpuSet = this.#isAnyOnGpu ? this.#gpu.setOf(words, block) : 0;
       const slowSet = this.#slow.setOf(words, block);
-      if (gpuSet !== lastGpu || slowSet !== lastSlow) active = this.#advance(active, { block, gpuSet, slowSet }, out);
+      if (gpuSet !== lastGpu || slowSet !== lastSlow || this.#chunkEnds.has(block))
+        active = this.#advance(active, { block, gpuSet, slowSet }, out);
       lastGpu = gpuSet;
       lastSlow = slowSet;
       for (; next < pending && Math.floor(this.#pending[next]! / this.#maxTargets) === block; next++) {
         const target = this.#pending[next]! % this.#maxTargets;
         this.#targets[active] = target;
         this.#since[active] = block;
-        this.#tierNow[active++] = this.#fastest(target, gpuSet, slowSet);
+        this.#tierNow[active++] = this.#fastest(target, block, gpuSet, slowSet);
         listTarget(out, target);
       }
     }
@@ -76,24 +99,49 @@ export class SlowTierWalk {
    * @param candidates targets that hold anything in a slow tier
    */
   countCpu(words: Uint32Array, blockCount: number, candidates: Iterable<number>, out: PrefixMatches): void {
-    if (blockCount === 0) return;
-    let lastSet = this.#slow.setOf(words, 0);
+    this.#countLeading(tier.cpu, words, blockCount, candidates, out.cpuBlocks);
+    for (const target of candidates) if (out.cpuBlocks[target]! > 0) listTarget(out, target);
+  }
+
+  /** Counts whole chunks, and nothing where they bring less than a chunk: then engines compute instead. */
+  #countExternal(words: Uint32Array, blockCount: number, candidates: Iterable<number>, out: PrefixMatches): void {
+    const blocks = this.#externalBlocks;
+    this.#countLeading(tier.external, words, blockCount, candidates, blocks);
+    this.#chunkEnds.clear();
+    for (const target of candidates) {
+      const chunk = this.#chunkBlocks[target]!;
+      const beyond = blocks[target]! % chunk;
+      if (beyond > 0) this.#chunkEnds.add(blocks[target]! - beyond);
+      blocks[target]! -= beyond;
+      if (blocks[target]! - out.gpuBlocks[target]! < chunk) blocks[target] = 0;
+    }
+  }
+
+  /** Writes how many leading blocks of the chain candidates hold in one slow tier. */
+  #countLeading(
+    slowTier: number,
+    words: Uint32Array,
+    blockCount: number,
+    candidates: Iterable<number>,
+    counts: Int32Array,
+  ): void {
+    let lastSet = blockCount === 0 ? 0 : this.#slow.setOf(words, 0);
     let active = 0;
     for (const target of candidates) {
-      if (lastSet !== 0 && this.#slow.holds(lastSet, slowHolder(target, tier.cpu))) this.#targets[active++] = target;
+      counts[target] = 0;
+      if (lastSet !== 0 && this.#slow.holds(lastSet, slowHolder(target, slowTier))) this.#targets[active++] = target;
     }
-    for (let index = 0; index < active; index++) listTarget(out, this.#targets[index]!);
     for (let block = 1; active > 0; block++) {
       const set = block < blockCount ? this.#slow.setOf(words, block) : 0;
       if (set === lastSet) continue;
       lastSet = set;
       for (let index = 0; index < active; ) {
         const target = this.#targets[index]!;
-        if (set !== 0 && this.#slow.holds(set, slowHolder(target, tier.cpu))) {
+        if (set !== 0 && this.#slow.holds(set, slowHolder(target, slowTier))) {
           index++;
           continue;
         }
-        out.cpuBlocks[target] = block;
+        counts[target] = block;
         this.#targets[index] = this.#targets[--active]!;
       }
     }
@@ -110,7 +158,7 @@ export class SlowTierWalk {
       if (start >= blockCount) continue;
       if (start !== lastStart) set = this.#slow.setOf(words, start);
       lastStart = start;
-      if (this.#fastest(target, 0, set) === none) continue;
+      if (this.#fastest(target, start, 0, set) === none) continue;
       this.#pending[pending++] = start * this.#maxTargets + target;
       this.#isAnyOnGpu ||= this.#gpu.blockCount(target) > 0;
     }
@@ -125,7 +173,7 @@ export class SlowTierWalk {
   ): number {
     let left = active;
     for (let index = 0; index < left; ) {
-      const now = this.#fastest(this.#targets[index]!, gpuSet, slowSet);
+      const now = this.#fastest(this.#targets[index]!, block, gpuSet, slowSet);
       if (now === this.#tierNow[index]) {
         index++;
         continue;
@@ -151,12 +199,12 @@ export class SlowTierWalk {
     out.factBlocks[target] = block;
   }
 
-  #fastest(target: number, gpuSet: number, slowSet: number): number {
+  #fastest(target: number, block: number, gpuSet: number, slowSet: number): number {
     if (gpuSet !== 0 && this.#gpu.holds(gpuSet, target)) return tier.gpu;
     if (slowSet === 0) return none;
-    for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
+    for (let slowTier = 1; slowTier < tier.external; slowTier++) {
       if (this.#slow.holds(slowSet, slowHolder(target, slowTier))) return slowTier;
     }
-    return none;
+    return block < this.#externalBlocks[target]! ? tier.external : none;
   }
 }

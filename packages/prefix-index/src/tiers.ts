@@ -14,6 +14,15 @@ export type Tier = (typeof tier)[TierName];
  */
 export const resumePoint = 4;
 
+/**
+ * Stands for the chunks of a target's external memory, of `blocks` blocks each. It is kept like a block there. A prompt
+ * that ends or parts inside a chunk finds nothing of it.
+ */
+export const externalChunks = (blocks: number): Uint32Array => Uint32Array.of(blocks, 0);
+
+/** Most blocks of such a chunk. */
+export const maxChunkBlocks = 256;
+
 /** What is said of a block: a tier that it is in, or that it is a resume point. */
 export type FactKind = Tier | typeof resumePoint;
 

@@ -68,7 +68,7 @@ export { type Leg, PairRun, type PrefillOutcome } from "./pairs/pair-run.ts";
 export { createSplitMetrics, type SplitReason } from "./pairs/split-metrics.ts";
 export { createPeerTraffic } from "./peer-traffic.ts";
 export { type CacheMeters, createCacheMeters } from "./prefix/cache-meters.ts";
-export type { PrefixEvidence } from "./prefix/prefix-knowledge.ts";
+export type { PoolEvidence, PrefixEvidence } from "./prefix/prefix-knowledge.ts";
 export {
   createLocalPlacements,
   createPrefixKnowledge,

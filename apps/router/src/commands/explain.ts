@@ -73,6 +73,7 @@ type CandidateFigures =
   | "scores"
   | "terms"
   | "signals"
+  | "fetches"
   | "placement";
 
 /** The displayed part of a candidate. Ages in milliseconds. */
@@ -211,7 +212,17 @@ function heading(report: ExplainReport): string {
     const beside = `${Math.round(pull.ms)} ms beside ${Math.round(pull.computeMs)} to compute`;
     lines.push(`pull      fetches ${groupDigits(pull.tokens)} tokens from ${pull.from}: ${beside}`);
   }
+  lines.push(...fetchLines(report));
   return `${wrapText([...lines, ...splitAndService(report)].join("\n"), labelColumns)}\n`;
+}
+
+/** What the chosen engine would fetch from slower memory and from pools. */
+function fetchLines({ choice, candidates }: ExplainReport): readonly string[] {
+  const fetches = candidates.find(({ key }) => key === choice?.key)?.fetches ?? [];
+  return fetches.map(({ from, tokens, ms }) => {
+    const time = ms === null ? "time not learned yet" : `${Math.round(ms)} ms`;
+    return `fetch     from ${from}: ${groupDigits(tokens)} tokens, ${time}`;
+  });
 }
 
 /** The split between two engines, and the class of service. */

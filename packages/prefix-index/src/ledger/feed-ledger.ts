@@ -1,6 +1,6 @@
 import type { BlockDigests, Hash64 } from "@espalier/core";
 import { attention, type EngineEventBatch, eventKind } from "../engine-events.ts";
-import { type Tier, tier, tierNames } from "../tiers.ts";
+import { externalChunks, type Tier, tier, tierNames } from "../tiers.ts";
 import type { ChainPath } from "./attach-hints.ts";
 import { nodeFlag } from "./block-tree.ts";
 import { CacheGroups, defaultChunkTokens } from "./cache-groups.ts";
@@ -75,6 +75,13 @@ export class FeedLedger {
   readonly #report = createLedgerReport();
   #held: HeldBlocks | undefined;
   #engineBlockSize = 0;
+  /** Blocks of another size, which a cache beside the engine announces in its feed (LMCache: 256 tokens). */
+  #outside: HeldBlocks | undefined;
+  #outsideBlockSize = 0;
+  /** Tokens of a chunk in external memory; 0 while unknown. */
+  #chunkTokens = 0;
+  /** Whether the engine's own blocks, those on its GPU, have said their size. */
+  #hasGpuSize = false;
   /** Whether each event so far stored a single block, which may be the tail of a prompt. */
   #hasOnlyTails = true;
   #unusable: UnusableReason | undefined;
@@ -106,9 +113,11 @@ export class FeedLedger {
     resetLedgerReport(this.#report);
     this.#reported = notReported;
     this.#held?.expect(batch.hashes, batch.hashStart[batch.count]!);
+    this.#outside?.expect(batch.hashes, batch.hashStart[batch.count]!);
     for (let event = 0; event < batch.count; event++) {
       this.#applyEvent(batch, event);
       this.#held?.presence.reconcile();
+      this.#outside?.presence.reconcile();
     }
     if (this.#held) {
       this.#partial.placeSmallBlocks(batch, this.#held, this.#engineBlockSize);
@@ -147,6 +156,7 @@ export class FeedLedger {
     const runs = new SinkRuns(sink);
     this.#partial.reportAny(runs);
     if (this.#held) reportAll(this.#held, runs);
+    this.#tellOutside(runs);
     runs.flush();
   }
 
@@ -155,6 +165,8 @@ export class FeedLedger {
     this.#groups.clear();
     this.#forget();
     this.#engineBlockSize = 0;
+    this.#outsideBlockSize = 0;
+    this.#hasGpuSize = false;
     this.#hasOnlyTails = true;
     this.#unusable = undefined;
   }
@@ -176,15 +188,16 @@ export class FeedLedger {
   }
 
   stats(): LedgerStats {
-    const held = this.#held;
+    const all = [this.#held, this.#outside].filter((one) => one !== undefined);
+    const sum = (of: (held: HeldBlocks) => number): number => all.reduce((total, held) => total + of(held), 0);
     return {
       engineBlockSize: this.#engineBlockSize,
       unusable: this.#unusable,
-      blocks: held ? Array.from(held.presence.blocks) : noBlocks,
-      nodes: held?.tree.table.live ?? 0,
-      holes: held?.presence.holes ?? 0,
-      floatingBlocks: held?.floating.count ?? 0,
-      bytes: (held?.byteLength ?? 0) + this.#partial.byteLength,
+      blocks: noBlocks.map((_, inTier) => sum(({ presence }) => presence.blocks[inTier]!)),
+      nodes: sum(({ tree }) => tree.table.live),
+      holes: sum(({ presence }) => presence.holes),
+      floatingBlocks: sum(({ floating }) => floating.count),
+      bytes: sum(({ byteLength }) => byteLength) + this.#partial.byteLength,
     };
   }
 
@@ -218,20 +231,25 @@ export class FeedLedger {
   #store(batch: EngineEventBatch, event: number, tokens: number, isReport: boolean): boolean {
     const firstHash = batch.hashStart[event]!;
     const blocks = batch.hashStart[event + 1]! - firstHash;
-    const size = batch.blockSize[event]! || this.#engineBlockSize || tokens / blocks;
-    if (size * blocks !== tokens || !Number.isInteger(size)) return false;
+    const blockSize = batch.blockSize[event]! || this.#engineBlockSize || tokens / blocks;
+    if (blockSize * blocks !== tokens || !Number.isInteger(blockSize)) return false;
+    // vLLM offloads chunks of several blocks, and fetches whole ones only.
+    const isChunk = batch.tier[event] !== tier.gpu && batch.group[event]! >= 0 && this.#hasGpuSize;
+    const size = isChunk ? tokens : blockSize;
     const held = this.#heldFor(size, batch.tier[event]!, batch, event);
     if (held === undefined) return false;
     const detail = batch.detail[event];
+    const isOutside = held === this.#outside;
     const run: NamedRun = {
       tokens: batch.tokens,
       start: batch.tokenStart[event]!,
-      blocks,
+      blocks: tokens / size,
       keys: detail?.blockKeys,
       firstKey: 0,
       hashes: batch.hashes,
-      firstHash,
-      tier: batch.tier[event]!,
+      // A chunk of several blocks has the name of its last.
+      firstHash: firstHash + blocks - tokens / size,
+      tier: isOutside ? tier.external : batch.tier[event]!,
     };
     // Only vLLM names groups. Those of several groups of full attention are no copies of each other.
     const countsCopies = batch.group[event]! >= 0 && this.#groups.fullGroups === 1 && !isReport;
@@ -290,36 +308,88 @@ export class FeedLedger {
     }
     const { hashStart } = batch;
     const end = hashStart[event + 1]!;
-    if (this.#held === undefined) {
-      this.#report.unknownRemovals += end - hashStart[event]!;
-      return;
+    const outside = batch.tier[event] === tier.gpu ? undefined : this.#outside;
+    for (let hash = hashStart[event]!; hash < end; hash++) {
+      if (outside?.knows(batch.hashes[2 * hash]! | 0, batch.hashes[2 * hash + 1]! | 0))
+        outside.remove(hash, tier.external);
+      else if (this.#held) this.#held.remove(hash, batch.tier[event]!);
+      else this.#report.unknownRemovals++;
     }
-    for (let hash = hashStart[event]!; hash < end; hash++) this.#held.remove(hash, batch.tier[event]!);
   }
 
   /**
-   * The blocks of a feed whose engine has this block size; undefined if that cannot be followed. vLLM also announces
-   * tails of prompts, a part of a block each, as single blocks of a smaller size: these are left out.
+   * The blocks of this size; undefined if they cannot be followed. vLLM also announces tails of prompts, a part of a
+   * block each, as single blocks of a smaller size: these are left out.
    */
-  #heldFor(engineBlockSize: number, inTier: number, batch: EngineEventBatch, event: number): HeldBlocks | undefined {
-    if (this.#engineBlockSize !== 0 && engineBlockSize !== this.#engineBlockSize) {
-      const isVllm = inTier === tier.gpu && batch.group[event]! >= 0;
-      const isTail = isVllm && this.#engineBlockSize % engineBlockSize === 0;
-      if (isTail && batch.hashStart[event + 1]! - batch.hashStart[event]! === 1) return undefined;
-      if (isVllm && this.#hasOnlyTails && engineBlockSize % this.#engineBlockSize === 0) this.#beginAgain();
-      else {
-        // An engine may offload in chunks of another size (LMCache: 256 tokens). That does not affect its own blocks.
-        return inTier === tier.gpu ? this.#refuse("block-size-changed") : undefined;
-      }
+  #heldFor(blockSize: number, inTier: number, batch: EngineEventBatch, event: number): HeldBlocks | undefined {
+    const isGpu = inTier === tier.gpu;
+    if (this.#engineBlockSize !== 0 && blockSize !== this.#engineBlockSize) {
+      if (!isGpu) return this.#outsideFor(blockSize, batch);
+      const isVllm = batch.group[event]! >= 0;
+      if (!this.#hasGpuSize) this.#setOutside();
+      else if (isVllm && this.#isTail(blockSize, batch, event)) return undefined;
+      else if (isVllm && this.#hasOnlyTails && blockSize % this.#engineBlockSize === 0) this.#beginAgain();
+      else return this.#refuse("block-size-changed");
     }
     if (batch.hashStart[event + 1]! - batch.hashStart[event]! !== 1) this.#hasOnlyTails = false;
+    this.#hasGpuSize ||= isGpu;
     if (this.#held !== undefined) return this.#held;
-    const shape = blockShapeOf({ engine: engineBlockSize, router: this.#blockSize });
-    if (shape === undefined) return this.#refuse("block-size-ratio");
-    this.#engineBlockSize = engineBlockSize;
-    this.#held = new HeldBlocks({
+    this.#held = this.#createHeld(blockSize, batch);
+    if (this.#held === undefined) return this.#refuse("block-size-ratio");
+    this.#engineBlockSize = blockSize;
+    if (inTier === tier.external) this.#setChunks(blockSize);
+    return this.#held;
+  }
+
+  #isTail(blockSize: number, { hashStart }: EngineEventBatch, event: number): boolean {
+    return this.#engineBlockSize % blockSize === 0 && hashStart[event + 1]! - hashStart[event]! === 1;
+  }
+
+  /** The blocks of a cache beside the engine, which has one block size. */
+  #outsideFor(blockSize: number, batch: EngineEventBatch): HeldBlocks | undefined {
+    if (this.#outside === undefined) {
+      this.#outside = this.#createHeld(blockSize, batch);
+      this.#outsideBlockSize = blockSize;
+      if (this.#outside) this.#setChunks(blockSize);
+    }
+    return blockSize === this.#outsideBlockSize ? this.#outside : undefined;
+  }
+
+  /** What was taken for the engine's blocks are those of a cache beside it. */
+  #setOutside(): void {
+    this.#outside = this.#held;
+    this.#outsideBlockSize = this.#engineBlockSize;
+    this.#outside?.shiftTo(tier.external);
+    this.#setChunks(this.#outsideBlockSize);
+    this.#held = undefined;
+    this.#engineBlockSize = 0;
+    this.#hasOnlyTails = true;
+  }
+
+  #setChunks(tokens: number): void {
+    if (this.#chunkTokens !== 0) return;
+    this.#chunkTokens = tokens;
+    this.#tellChunks(this.#runs);
+  }
+
+  /** Tells the size of chunks, if they are more than a block of the router. */
+  #tellChunks(runs: SinkRuns): void {
+    const blocks = this.#chunkTokens / this.#blockSize;
+    if (blocks > 1) runs.add("stored", tier.external, externalChunks(blocks), 0);
+  }
+
+  #tellOutside(runs: SinkRuns): void {
+    this.#tellChunks(runs);
+    if (this.#outside) reportAll(this.#outside, runs);
+  }
+
+  /** @returns undefined if blocks of this size do not fit those of the router */
+  #createHeld(blockSize: number, batch: EngineEventBatch): HeldBlocks | undefined {
+    const shape = blockShapeOf({ engine: blockSize, router: this.#blockSize });
+    if (shape === undefined) return undefined;
+    const held = new HeldBlocks({
       shape,
-      engineBlockSize,
+      engineBlockSize: blockSize,
       blockSize: this.#blockSize,
       digests: this.#digests,
       runs: this.#runs,
@@ -327,8 +397,8 @@ export class FeedLedger {
       maxBlocks: this.#limits.maxBlocks,
       maxFloatingBlocks: this.#limits.maxFloatingBlocks,
     });
-    this.#held.expect(batch.hashes, batch.hashStart[batch.count]!);
-    return this.#held;
+    held.expect(batch.hashes, batch.hashStart[batch.count]!);
+    return held;
   }
 
   /** What was taken for blocks were tails of prompts. */
@@ -337,6 +407,7 @@ export class FeedLedger {
     this.#engineBlockSize = 0;
     this.#runs.cleared();
     this.#partial.reportAny(this.#runs);
+    this.#tellOutside(this.#runs);
   }
 
   #refuse(reason: UnusableReason): undefined {
@@ -347,6 +418,8 @@ export class FeedLedger {
 
   #forget(): void {
     this.#held = undefined;
+    this.#outside = undefined;
+    this.#chunkTokens = 0;
     this.#partial.clear();
     this.#runs.cleared();
   }

@@ -1,6 +1,6 @@
 import type { BlockDigests, Hash64 } from "@espalier/core";
-import { tierNames } from "../tiers.ts";
-import { BlockTree } from "./block-tree.ts";
+import { maxChunkBlocks, tierNames } from "../tiers.ts";
+import { BlockTree, nodeFlag } from "./block-tree.ts";
 import {
   type BlockRun,
   type ChainBuilder,
@@ -14,6 +14,7 @@ import { createPartHoldings, createWholeHoldings, type Holdings, SpanHoldings } 
 import type { LedgerReport } from "./ledger-report.ts";
 import type { SinkRuns } from "./ledger-sink.ts";
 import { maxWarmKeys } from "./node-map.ts";
+import { nodeField } from "./node-table.ts";
 import { ResumePoints } from "./resume-points.ts";
 import { TierPresence } from "./tier-presence.ts";
 
@@ -177,6 +178,27 @@ export class HeldBlocks {
     return true;
   }
 
+  /** Whether a block with this hash was announced. */
+  knows(low: number, high: number): boolean {
+    return this.facts.nodeOf(low, high) !== 0 || this.floating.find(low, high) !== 0;
+  }
+
+  /** Moves all blocks with a known chain to a tier. */
+  shiftTo(tier: number): void {
+    this.presence.prepare(tier);
+    const { words, stride, end } = this.tree.table;
+    for (let id = 1; id < end; id++) {
+      if (
+        !this.tree.table.isLive(id) ||
+        !(this.tree.hasFlag(id, nodeFlag.named) || this.tree.hasFlag(id, nodeFlag.alias))
+      )
+        continue;
+      const [low, high] = [words[id * stride + nodeField.engine]! | 0, words[id * stride + nodeField.engine + 1]! | 0];
+      this.facts.addTier(low, high, tier);
+      for (let other = 0; other < tierNames.length; other++) if (other !== tier) this.facts.remove(low, high, other);
+    }
+  }
+
   /** Adds a tier to a block that was announced before. */
   move(low: number, high: number, tier: number): void {
     this.presence.prepare(tier);
@@ -290,7 +312,7 @@ export type BlockShape =
   | { readonly kind: "span"; readonly nodesPerBlock: number };
 
 /** Bound of the ratio of the block sizes. */
-export const maxBlockRatio = 256;
+export const maxBlockRatio = maxChunkBlocks;
 
 /** @returns undefined if neither size is a multiple of the other, or the ratio is above `maxBlockRatio` */
 export function blockShapeOf(sizes: { readonly engine: number; readonly router: number }): BlockShape | undefined {

@@ -98,9 +98,13 @@ class IndexRun {
     const counts = new Array<number>(tierCount).fill(0);
     let gpu = 0;
     while (gpu < path.length && this.#onGpu(target, path[gpu]!)) gpu++;
+    const external = 1 << tier.external;
+    let inExternal = 0;
+    while (inExternal < path.length && (this.tiersOf[target]![path[inExternal]!]! & external) !== 0) inExternal++;
     let facts = gpu;
-    for (; facts < path.length && this.tiersOf[target]![path[facts]!] !== 0; facts++) {
-      const mask = this.tiersOf[target]![path[facts]!]!;
+    for (; facts < path.length; facts++) {
+      const mask = this.tiersOf[target]![path[facts]!]! & (facts < inExternal ? -1 : ~external);
+      if (mask === 0) break;
       counts[31 - Math.clz32(mask & -mask)]!++;
     }
     let placed = 0;

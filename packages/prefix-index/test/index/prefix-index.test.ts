@@ -4,7 +4,7 @@ import { createPrefixIndex, maxPrefixTargets } from "../../src/prefix-index.ts";
 import { createPrefixMatches } from "../../src/prefix-matches.ts";
 import { HolderTable } from "../../src/table/holder-table.ts";
 import { slotWords } from "../../src/table/slot-table.ts";
-import { tier } from "../../src/tiers.ts";
+import { externalChunks, tier } from "../../src/tiers.ts";
 import { randomHashes } from "../random-chains.ts";
 
 const maxTargets = 16;
@@ -35,6 +35,31 @@ test("facts and placements of a chain are told side by side", () => {
   expect(index.refute(2, words, { from: 10, blockCount: 100, nowMs: 11 })).toBe(60);
   match(words, 11);
   expect([matches.placedBlocks[2], matches.confirmedBlocks[2]]).toEqual([10, 10]);
+});
+
+test("external memory counts from the beginning of a chain, and in whole chunks", () => {
+  const { index, matches, match } = createIndex();
+  const words = chain(12);
+  const found = () => {
+    match(words);
+    return [matches.factBlocks[1], matches.tierBlocks[tier.gpu]![1], matches.tierBlocks[tier.external]![1]];
+  };
+  index.storeFacts(1, tier.gpu, words, 0, 3);
+  index.storeFacts(1, tier.external, words, 0, 10);
+  expect(found()).toEqual([10, 0, 7]);
+  index.storeFacts(1, tier.external, externalChunks(4), 0, 1);
+  expect(found()).toEqual([8, 0, 5]);
+  // The rest of a chunk is not worth a fetch.
+  index.storeFacts(1, tier.gpu, words, 3, 5);
+  expect(found()).toEqual([5, 0, 0]);
+  index.removeFacts(1, tier.external, words, 0, 1);
+  index.storeFacts(1, tier.external, words, 10, 12);
+  expect(found()).toEqual([5, 0, 0]);
+  index.storeFacts(1, tier.external, words, 0, 1);
+  expect(found()).toEqual([12, 0, 7]);
+  index.clearFacts(1);
+  index.storeFacts(1, tier.external, words, 0, 10);
+  expect(found()).toEqual([10, 0, 10]);
 });
 
 test("what the last query wrote is gone from the next", () => {

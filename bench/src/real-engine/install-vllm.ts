@@ -18,7 +18,14 @@ const extraPackages = ["xgrammar", "llguidance"];
 export async function installVllm(folder: string, note: (line: string) => void): Promise<string> {
   const python = join(folder, "venv", "bin", "python");
   const done = join(folder, "installed");
-  if (existsSync(done)) return python;
+  if (!existsSync(done)) await install(folder, python, note);
+  writeFileSync(done, "");
+  // Its command asks for the release of the package `vllm`.
+  await runProgram(python, ["-c", nameVllm, vllmRelease.split("==")[1] ?? ""]);
+  return python;
+}
+
+async function install(folder: string, python: string, note: (line: string) => void): Promise<void> {
   mkdirSync(folder, { recursive: true });
   const pip = (...args: readonly string[]) => runProgram(python, ["-m", "pip", ...args]);
   if (!existsSync(python)) {
@@ -39,8 +46,6 @@ export async function installVllm(folder: string, note: (line: string) => void):
   note("installing what it needs");
   await pip("install", "--quiet", "--requirement", requirements);
   await pip("install", "--quiet", "--no-deps", wheel);
-  writeFileSync(done, "");
-  return python;
 }
 
 /** Prints the requirements of a wheel that apply here, without torch and its relatives. */
@@ -52,4 +57,12 @@ name = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
 for line in Parser().parsestr(wheel.read(name).decode()).get_all("Requires-Dist"):
     if "extra ==" not in line and not line.lower().startswith(("torch", "intel", "triton")):
         print(line)
+`;
+
+/** Has a package called `vllm` in the environment, of the release given. */
+const nameVllm = `
+import pathlib, sys, sysconfig
+folder = pathlib.Path(sysconfig.get_path("purelib"), f"vllm-{sys.argv[1]}.dist-info")
+folder.mkdir(exist_ok=True)
+(folder / "METADATA").write_text(f"Metadata-Version: 2.1\\nName: vllm\\nVersion: {sys.argv[1]}\\n")
 `;

@@ -39,7 +39,7 @@ export interface ProgramFolders {
 }
 
 /** The name of our routers where there are several. */
-export const ownName = "espalier";
+const ownName = "espalier";
 export const ownPolicy = "predicted_latency";
 /** Routers of our own fleets: those of the guide's commands, and a third of the systems compared. */
 export const severalRouters = 3;
@@ -51,6 +51,8 @@ type Prepare = (
 ) => Promise<ComparedSystem["start"]>;
 
 const host = "127.0.0.1";
+/** A busy machine is no failure. */
+const startTimeoutMs = 120_000;
 
 /** Each router as its authors recommend it for engines without KV events, except ours, which reads them. */
 const systems: Readonly<Record<string, Prepare>> = {
@@ -140,5 +142,6 @@ async function besideEngines(
 }
 
 function enginesOf({ engines, preset, speed }: FleetSizes, kvEvents: boolean): LocalEnginesOptions {
-  return { count: engines, preset, speed, model: benchModel, port: 0, kvEvents, tokenizer: shippedModelFolder() };
+  const served = { model: benchModel, tokenizer: shippedModelFolder() };
+  return { count: engines, preset, speed, port: 0, kvEvents, ...served, startTimeoutMs };
 }

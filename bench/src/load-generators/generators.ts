@@ -17,7 +17,7 @@ export interface LoadGenerator {
 }
 
 /** What every report must have above 0; `failed` must be 0. Only some have `cached_share`. */
-export const required = ["requests", "ttft_p50_ms", "ttft_p99_ms", "itl_p50_ms", "output_tokens", "input_tokens"];
+const required = ["requests", "ttft_p50_ms", "ttft_p99_ms", "itl_p50_ms", "output_tokens", "input_tokens"];
 
 /** The load generators of the guide. vLLM's is that of its build for the CPU. */
 export const loadGenerators: readonly LoadGenerator[] = [

@@ -33,7 +33,7 @@ const guideFleet: FleetSizes = { engines: 4, preset: "h100-32b-tp2", speed: 1 };
 /** Slower engines, so that prompts and not this machine's cores decide. */
 const comparedFleet: FleetSizes = { engines: 4, preset: "a10g-7b", speed: 1 };
 
-export const loadGeneratorsParams = {
+const loadGeneratorsParams = {
   only: optional(names("some of the load generators, or with --compare of the systems", allNames())),
   compare: flag(`run the commands of ${comparisonPage} through this router and others`),
   runs: runs(3, 20, "runs of --compare, each with fresh engines and routers"),

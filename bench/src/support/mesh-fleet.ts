@@ -15,7 +15,7 @@ import { untilKnown } from "./until-known.ts";
 export type FleetSharing = "mesh" | "redis" | "none";
 
 export interface MeshFleetOptions {
-  /** Simulated engines to start, whose tokenizer routers use too, or the URLs of engines that run already. */
+  /** Simulated engines to start, whose tokenizer and time to start are the routers' too, or the URLs of engines that run already. */
   readonly engines: LocalEnginesOptions | readonly string[];
   readonly routers: number;
   readonly sharing: FleetSharing;
@@ -109,9 +109,10 @@ function routerOptions(
       ? ["--mesh-redis-url", redisUrl, "--mesh-router-id", `router-${index + 1}`]
       : [];
   const flags = ["--log-level", "warn", ...byRedis];
-  const { tokenizer } = "count" in engines ? engines : {};
+  const { tokenizer, startTimeoutMs } = "count" in engines ? engines : {};
   return {
     ...{ engineUrls, policy, port: 0, adminPort: 0, isPicker, arguments: flags, runBy: routerProgram },
     ...(tokenizer === undefined ? {} : { tokenizer }),
+    ...(startTimeoutMs === undefined ? {} : { startTimeoutMs }),
   };
 }

@@ -87,12 +87,8 @@ test("a whole fleet in order: ticks only, for engines, clocks, events, versions,
     engines.map((url) => [url, expect.stringMatching(/^serves tiny, version \d/)]),
   );
   expect(of(checks, "clock")).toHaveLength(2);
-  // The events, and their replay.
-  expect(of(checks, "kv-events").map(({ message }) => message)).toEqual(
-    Array(2).fill(
-      expect.stringMatching(/^tcp:\/\/127\.0\.0\.1:\d+, replay tcp:\/\/127\.0\.0\.1:\d+: connected, idle$/),
-    ),
-  );
+  // Their sockets accept connections, those of the replay as well.
+  expect(of(checks, "kv-events").map(({ message }) => message)).toEqual(Array(2).fill("connected, with replay: idle"));
   expect(of(checks, "versions")).toMatchObject([
     { target: "tiny", message: expect.stringContaining("all 2 engines run") },
   ]);
@@ -285,7 +281,7 @@ test("a silent rank beside others that publish, and an engine that worked withou
     ]);
   };
   expect(await found(900, [feed(0, 7), feed(1, null)])).toEqual([
-    ["pass", expect.stringContaining("last 7")],
+    ["pass", "connected: events come"],
     ["warn", expect.stringContaining("silent, while other ranks")],
   ]);
   expect(await found(900, [feed(0, null)])).toEqual([["warn", expect.stringContaining("has read 900 tokens")]]);

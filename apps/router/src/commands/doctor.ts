@@ -17,9 +17,10 @@ import { readVersion } from "./version.ts";
 export function registerDoctor(program: Command): void {
   const command = addCommand(program, "doctor")
     .description(
-      "Checks the requirements of a router with this configuration: this machine, " +
-        "ports, secrets, engines (models, versions, clocks, tokenizers, event sockets) and the other " +
-        "routers. Run it before or beside a router. Every failed check includes a fix; exits with 1 if one failed.",
+      "Meets what `serve` with the same flags, file and environment will meet: this machine, listeners, secrets, " +
+        "engines (health, models, metrics, KV events, tokenizers, adapters, clocks) and the other routers. It joins no " +
+        "mesh and listens nowhere, so it also runs beside a router. Every failed check names its setting and a fix; " +
+        "exits with 1 if one failed.",
     )
     .addOption(
       new Option(

@@ -92,11 +92,12 @@ function settingNamed(path: string): string {
   return flag === undefined ? path : `${path} (${flag})`;
 }
 
-/** The message of an error, with what the system said in its cause. */
+/** The message of an error, with what the system said in the last of its causes. */
 export function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  const { cause, message } = error;
-  return cause instanceof Error && !message.includes(cause.message) ? `${message} (${cause.message})` : message;
+  let last = error;
+  while (last.cause instanceof Error) last = last.cause;
+  return error.message.includes(last.message) ? error.message : `${error.message} (${last.message})`;
 }
 
 /** A clock further from this machine's is named. */

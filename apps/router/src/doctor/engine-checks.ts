@@ -72,6 +72,14 @@ function settingOf({ config }: Pick<Examined, "config">, { id }: Pick<Engine, "i
   return config.enginesFile === undefined ? "discovery" : "engines-file";
 }
 
+/** Settings of sources, by the first word of their names. */
+const sourceSettings: Readonly<Record<string, string>> = {
+  dns: "discovery.dns",
+  service: "discovery.services",
+  pods: "discovery.pods",
+  inference: "discovery.inference-pools",
+};
+
 function checkDiscovery({ fleet, config }: Examined): readonly Finding[] {
   const failed =
     fleet.failure === undefined
@@ -82,14 +90,19 @@ function checkDiscovery({ fleet, config }: Examined): readonly Finding[] {
             fix: "fix the file, or its path",
           }),
         ];
-  const ofSources = fleet.lines.flatMap(({ fields }) => {
+  const first = new Map<string, unknown>();
+  for (const { fields } of fleet.lines) {
     const { source, error } = fields;
-    if (typeof source !== "string") return [];
-    const setting = source.startsWith("dns ") ? "discovery.dns" : "discovery";
-    const fix = source.startsWith("dns ")
-      ? "fix the name or create its record (in Kubernetes, a headless Service)"
-      : "fix the entry, and the rights and address of what it names";
-    return [fail(source, reasonOf(error), { setting, fix })];
+    if (typeof source === "string" && !first.has(source)) first.set(source, error);
+  }
+  const ofSources = [...first].map(([source, error]) => {
+    const [kind = ""] = source.split(" ");
+    const setting = sourceSettings[kind] ?? (config.enginesFile === undefined ? "engines" : "engines-file");
+    const fix =
+      kind === "dns"
+        ? "fix the name or create its record (in Kubernetes, a headless Service)"
+        : "fix the entry, and the rights and address of what it names";
+    return fail(source, reasonOf(error).replace(`${source}: `, ""), { setting, fix });
   });
   return [...failed, ...ofSources];
 }
@@ -327,11 +340,11 @@ async function checkEventEntry(given: Examined, engine: Engine): Promise<readonl
 }
 
 async function checkFeed(given: Examined, feed: Feed, engine: Engine | undefined): Promise<readonly Finding[]> {
-  const { target, state, reason, endpoint, replayEndpoint, unusable, messages = 0, lastSequence } = feed;
+  const { target, state, reason, endpoint, replayEndpoint, unusable, lastSequence } = feed;
   const of = engine ? (key: string) => settingOf(given, engine, `kv-events.${key}`) : () => "kv-pools";
   if (feed.mode === "bind") return [pass(target, `connects to this machine, at ${endpoint}`)];
   if (unusable) return [unusableFeed(feed, engine, of("endpoint"))];
-  const at = `${endpoint}${replayEndpoint ? `, replay ${replayEndpoint}` : ""}`;
+  const at = replayEndpoint ? "connected, with replay" : "connected";
   const open = "publish at an address that routers can reach (tcp://*:PORT), and open the port";
   if (state === "stale" && (reason === "connecting" || reason === "socket-lost")) {
     const why = (await refusalAt(endpoint)) ?? "accepts connections, but speaks no ZeroMQ publisher's protocol";
@@ -344,10 +357,10 @@ async function checkFeed(given: Examined, feed: Feed, engine: Engine | undefined
       fail(target, `${replayEndpoint}: ${why}: missed events stay missing`, { setting: of("replay"), fix: open }),
     ];
   }
-  if (state === "replaying") return [pass(target, `${at}: ${messages} messages, replay not over yet`)];
+  if (state === "replaying") return [pass(target, `${at}: replay in progress`)];
   if (lastSequence === null || lastSequence === undefined) return [silentFeed(given, feed, engine, at, of("topic"))];
   const lack = state === "partial" ? `; incomplete: ${reason}` : "";
-  return [pass(target, `${at}: ${messages} messages, last ${lastSequence}${lack}`)];
+  return [pass(target, `${at}: events come${lack}`)];
 }
 
 function unusableFeed({ target, unusable }: Feed, engine: Engine | undefined, setting: string): Finding {
@@ -375,9 +388,9 @@ function silentFeed(
     return warn(target, `${at}: silent, while other ranks of the engine publish`, { setting, fix });
   }
   const served = Math.max(0, ...(engine?.targets.map(({ signals }) => signals.promptTokensTotal || 0) ?? []));
-  if (served === 0) return pass(target, `${at}: connected, idle`);
+  if (served === 0) return pass(target, `${at}: idle`);
   const fix = "check the topic, and prefix caching and --kv-events-config at the engine";
-  return warn(target, `${at}: connected, but nothing came, though the engine has read ${served} tokens`, {
+  return warn(target, `${at}: nothing came, though the engine has read ${served} tokens`, {
     setting,
     fix,
   });

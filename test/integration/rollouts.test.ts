@@ -161,6 +161,27 @@ test("without a key control calls need a loopback host and no page; with one eve
   expect((await call(`${urlOf(closed)}/health`)).status).toBe(200);
 });
 
+test("clients in a trusted network need no key where they name the listener by its address; others do", async () => {
+  const [sim] = await rig.sims(1);
+  const config = { "api-keys": [{ name: "client", key: "a key of clients" }] };
+  const startWith = (rollouts: Readonly<Record<string, unknown>>) => start(rollouts, { engines: [sim!.url], config });
+  const open = await startWith({ trusted: ["10.9.0.0/16", "127.0.0.0/8"] });
+  const closed = await startWith({ trusted: ["10.9.0.0/16"] });
+  const keyed = await startWith({ trusted: ["10.9.0.0/16"], key: "key of trainers" });
+  const trainer = { authorization: "Bearer key of trainers" };
+  for (const path of ["/flush_cache", "/v1/chat/completions"]) {
+    const ask = async (router: typeof open, headers: Readonly<Record<string, string>> = {}) =>
+      (await post(urlOf(router) + path, path === "/flush_cache" ? {} : chat(), headers)).status;
+    // Frameworks' clients send a key that stands for none.
+    expect([await ask(open), await ask(open, { authorization: "Bearer EMPTY" })]).toEqual([200, 200]);
+    expect(await ask(open, { host: "rebound.example" })).toBe(401);
+    expect([await ask(closed), await ask(closed, trainer)]).toEqual([401, 401]);
+    expect([await ask(keyed), await ask(keyed, trainer)]).toEqual([401, 200]);
+  }
+  const page = await post(`${urlOf(open)}/flush_cache`, {}, { origin: "https://page.example" });
+  expect([page.status, errorOf(page).code]).toEqual([403, "cross_origin_request"]);
+});
+
 test("a control call reaches each engine as it is, and its answer says who failed", async () => {
   const [a, b] = await rig.sims(2);
   const router = await start({}, { engines: [a!.url, b!.url] });

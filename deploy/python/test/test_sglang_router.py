@@ -106,6 +106,7 @@ class Arguments(unittest.TestCase):
         with self.assertLogs(compat.logger, "WARNING") as logged:
             compat.configuration(RouterArgs(mini_lb=True))
         self.assertIn("--mini-lb: not translated", "\n".join(logged.output))
+        self.assertIn("every address of a private network may control the engines", logged.output[-1])
         with self.assertRaisesRegex(ValueError, "port"):
             compat.configuration(RouterArgs(port="none"))
 
@@ -117,16 +118,17 @@ class Router(unittest.TestCase):
 
         self.assertEqual(sglang_router.__version__, "0.3.2")
         port, admin = free_port(), free_port()
-        args = RouterArgs(host="127.0.0.1", port=port, prometheus_port=admin, balance_abs_threshold=0, log_level="warn")
+        # As the address of a node, on which frameworks start their router.
+        args = RouterArgs(host="0.0.0.0", port=port, prometheus_port=admin, balance_abs_threshold=0, log_level="warn")
         process = multiprocessing.get_context("spawn").Process(target=run_router, args=(args,), daemon=True)
         process.start()
         url = f"http://127.0.0.1:{port}"
         until(lambda: ask(f"{url}/health"))
         with espalier_router.launch_engine_sim("--model", "tiny", "--port", "0") as sim:
             ask(f"{url}/workers", {"url": sim.urls[0]})
-            until(lambda: json.loads(ask(f"{url}/workers"))["workers"][0]["is_healthy"])
             body = {"text": "hello", "sampling_params": {"max_new_tokens": 4}}
-            self.assertIn("meta_info", ask(f"{url}/generate", body))
+            # 503 until the engine is healthy and its models are known.
+            self.assertIn("meta_info", until(lambda: ask(f"{url}/generate", body)))
             process.terminate()
             process.join(30)
         self.assertEqual(process.exitcode, 0)

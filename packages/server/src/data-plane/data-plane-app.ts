@@ -1,5 +1,5 @@
 import { createHash, timingSafeEqual } from "node:crypto";
-import type { IncomingHttpHeaders, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage, OutgoingHttpHeaders, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { type ApiFamily, endpoints } from "@espalier/api";
 import { asEspalierError, EspalierError, systemAfterPoll } from "@espalier/core";
@@ -58,8 +58,8 @@ const maxUnservedBytes = 65_536;
 /** What one listener of the data plane has of its own. */
 export interface Front {
   readonly tls: TlsMaterial | undefined;
-  /** Accepted in place of `api-keys`. */
-  readonly keys?: readonly ApiKey[] | undefined;
+  /** Accepted of a request in place of `api-keys`; undefined for these. */
+  readonly keysFor?: (request: IncomingMessage) => readonly ApiKey[] | undefined;
   /** Whether it is that for RL frameworks. */
   readonly isForRollouts?: boolean;
   /** Registers routes beside those of the data plane, and guards them. Their requests are counted, and their bodies are bytes. */
@@ -244,7 +244,7 @@ function createFastify(
 /** Checks a request before its body is read, so that a refusal is cheap, and counts it. */
 function enter(
   context: RouterContext,
-  { keys }: Front,
+  { keysFor }: Front,
   request: FastifyRequest,
   reply: FastifyReply,
   done: (error?: EspalierError) => void,
@@ -253,7 +253,7 @@ function enter(
     // The client left while its identity was checked: no end of its answer would be seen any more.
     if (reply.raw.destroyed) throw new EspalierError("client_closed");
     if (context.connections.isRejected(request.raw.socket)) throw new EspalierError("too_many_connections");
-    request.apiKeyName = admitHead(context, request, keys);
+    request.apiKeyName = admitHead(context, request, keysFor?.(request.raw));
     reserveDeclared(context, request);
   } catch (thrown) {
     done(asEspalierError(thrown));

@@ -23,6 +23,9 @@ test.each(["0.0.0.0", "::", "10.0.0.1", "192.168.127.1", "127.0.0.1.example.com"
 test.each([
   ["rollouts: { port: 0, host: 0.0.0.0 }", "rollouts.key: is required because 0.0.0.0 is not a loopback address"],
   ["rollouts: { port: 0, host: 0.0.0.0, key: a-key-of-trainers }", undefined],
+  ["rollouts: { port: 0, host: 0.0.0.0, trusted: [10.0.0.0/8] }", undefined],
+  ["rollouts: { trusted: [10.0.0.0/33] }", 'rollouts.trusted[0]: "10.0.0.0/33" is not a network'],
+  ["rollouts: { trusted: [10.0.0] }", 'rollouts.trusted[0]: "10.0.0" is not a network'],
   ["rollouts: { host: 0.0.0.0 }", undefined],
   ["rollouts: { port: 8080 }", "rollouts.port: 8080 is also the port of listen"],
   [

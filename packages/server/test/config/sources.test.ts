@@ -172,6 +172,7 @@ const samples: Readonly<Record<string, string>> = {
   "rollouts.host": "127.0.0.9",
   "rollouts.port": "8081",
   "rollouts.key": "***",
+  "rollouts.trusted": "10.0.0.0/16",
   "rollouts.tls.cert-file": "/rollouts-cert",
   "rollouts.tls.key-file": "/rollouts-key",
   "rollouts.tls.ca-file": "/rollouts-ca",

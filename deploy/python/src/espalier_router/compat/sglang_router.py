@@ -42,6 +42,8 @@ _ATTRIBUTES = {
     "--tls-cert-path": "server_cert_path",
     "--tls-key-path": "server_key_path",
 }
+#: Where frameworks run that have no key for their router.
+PRIVATE_NETWORKS = ("127.0.0.0/8", "::1", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 #: Flags that have no prefix even where the others have one.
 _UNPREFIXED = ("--worker-urls", "--host", "--port")
 #: Flags of which each occurrence is one engine.
@@ -161,9 +163,12 @@ def configuration(args: RouterArgs) -> dict[str, Any]:
     for line in done.stderr.splitlines():
         logger.warning("%s", line)
     config: dict[str, Any] = json.loads(done.stdout)["configuration"]
-    config["rollouts"] = config.pop("listen", {})
+    rollouts = config["rollouts"] = config.pop("listen", {})
     if args.api_key is not None:
-        config["rollouts"]["key"] = str(args.api_key)
+        rollouts["key"] = str(args.api_key)
+    elif rollouts["host"] not in ("127.0.0.1", "::1", "localhost"):
+        rollouts["trusted"] = list(PRIVATE_NETWORKS)
+        logger.warning("without --api-key, every address of a private network may control the engines: %s", rollouts)
     config["listen"] = {"host": "127.0.0.1", "port": 0}
     return config
 

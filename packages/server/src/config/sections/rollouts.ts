@@ -21,7 +21,9 @@ const privateNetworks = [
 const rolloutsSection = section(
   "Listener for RL frameworks: the clients' API, and what frameworks ask of their router and engines.",
   {
-    host: host("Address to listen on for RL frameworks. An address that is not loopback requires `rollouts.key`."),
+    host: host(
+      "Address to listen on for RL frameworks. An address that is not loopback requires `rollouts.key` or `rollouts.trusted`.",
+    ),
     port: Type.Optional(
       integer({
         description: "Port to listen on for RL frameworks. 0 takes any free port. Without it, the listener is off.",
@@ -37,6 +39,20 @@ const rolloutsSection = section(
         maxLength: 512,
         isSecret: true,
       }),
+    ),
+    trusted: list(
+      text({
+        description: "An address or a network such as `10.0.0.0/8`.",
+        maxLength: 64,
+        pattern: "^[0-9A-Fa-f.:]+(/\\d{1,3})?$",
+        expected: "an address or a network",
+      }),
+      {
+        description:
+          "Networks whose clients need no key, if they reach this listener by its address and not by a host name. They control every engine.",
+        maxItems: 64,
+        default: [],
+      },
     ),
     tls: tls("rollouts"),
     allow: list(
@@ -75,15 +91,18 @@ export const rollouts = compiled(rolloutsSection, ({ port, key, ...settings }) =
     : { ...settings, port, keySha256: key === undefined ? undefined : sha256Of(key.reveal()) },
 );
 
-export function checkRollouts({ rollouts: { host: listening, port, key, allow } }: ConfigTree): Problem[] {
-  const problems = allow.flatMap((written, at): Problem[] => {
-    const [address = "", bits] = written.split("/");
-    if (bits === undefined) return [];
-    const most = { 4: 32, 6: 128 }[isIP(address)];
-    if (most !== undefined && Number(bits) <= most) return [];
-    return [{ path: ["rollouts", "allow", at], message: `${JSON.stringify(written)} is not a network` }];
-  });
-  if (port !== undefined && key === undefined && !isLoopback(listening)) {
+export function checkRollouts({ rollouts: { host: listening, port, key, allow, trusted } }: ConfigTree): Problem[] {
+  const problems = Object.entries({ allow, trusted }).flatMap(([name, list]) =>
+    list.flatMap((written, at): Problem[] => {
+      const [address = "", bits] = written.split("/");
+      // Of hosts that are allowed, some have names.
+      if (bits === undefined && (name === "allow" || isIP(address) > 0)) return [];
+      const most = { 4: 32, 6: 128 }[isIP(address)];
+      if (most !== undefined && bits !== undefined && Number(bits) <= most) return [];
+      return [{ path: ["rollouts", name, at], message: `${JSON.stringify(written)} is not a network` }];
+    }),
+  );
+  if (port !== undefined && key === undefined && trusted.length === 0 && !isLoopback(listening)) {
     problems.push({
       path: ["rollouts", "key"],
       message: `is required because ${listening} is not a loopback address`,

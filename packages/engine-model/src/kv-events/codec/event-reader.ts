@@ -3,7 +3,15 @@ import type { DecodeLimits, RefusalReason } from "./event-decoder.ts";
 import { DetailReader } from "./event-detail.ts";
 import { readHashes, readTokens } from "./hashes-and-tokens.ts";
 import type { MsgpackCursor } from "./msgpack-cursor.ts";
-import { attentionOfSpecKind, eventKeys, eventTags, field, removedPositions, tierOfMedium } from "./wire-names.ts";
+import {
+  attentionOfSpecKind,
+  eventKeys,
+  eventTags,
+  field,
+  isStoreOnlyMedium,
+  removedPositions,
+  tierOfMedium,
+} from "./wire-names.ts";
 
 /** Largest signed 32-bit integer; a larger number of an event is invalid. */
 const maxInt32 = 0x7fff_ffff;
@@ -40,6 +48,7 @@ export class EventReader {
   #blockSize = 0;
   #tier = 0;
   #knownMedium = true;
+  #isStoreOnly = false;
   #group = -1;
   #attention: number = attention.full;
   #window = 0;
@@ -98,6 +107,7 @@ export class EventReader {
     this.#blockSize = 0;
     this.#tier = tier.gpu;
     this.#knownMedium = true;
+    this.#isStoreOnly = false;
     this.#group = -1;
     this.#attention = attention.full;
     this.#window = 0;
@@ -216,6 +226,7 @@ export class EventReader {
     const known = tierOfMedium(cursor.view, cursor.spanStart, cursor.spanEnd);
     this.#tier = known ?? tier.external;
     this.#knownMedium = known !== undefined;
+    this.#isStoreOnly = isStoreOnlyMedium(cursor.view, cursor.spanStart, cursor.spanEnd);
     return true;
   }
 
@@ -236,6 +247,8 @@ export class EventReader {
       return "decoded";
     }
     if ((this.#seen & (1 << field.blockHashes)) === 0) return "malformed";
+    // What is never removed would be believed for ever. A pool that names keys without tokens does announce removals.
+    if (kind === eventKind.stored && this.#isStoreOnly && this.#tokensEnd > this.#tokens) return "unknown";
     const detail = kind === eventKind.stored ? this.#detail.finish(this.#hasParent === 0) : undefined;
     if (detail === "malformed") return "malformed";
     const isOne = this.#hashesEnd === this.#hashes + 1;

@@ -113,6 +113,16 @@ export function tierOfMedium(view: DataView, start: number, end: number): Tier |
   return mediumTiers[media.find(view, start, end)]?.[1];
 }
 
+/**
+ * The medium of connectors inside vLLM that announce what they store and never a removal: LMCache's in the process of the
+ * engine (0.5.6), and Mooncake Store's (vLLM 0.32).
+ */
+const storeOnlyMedium = new TextTable(["cpu"]);
+
+export function isStoreOnlyMedium(view: DataView, start: number, end: number): boolean {
+  return storeOnlyMedium.find(view, start, end) === 0;
+}
+
 /** vLLM's names of what the layers of a cache group are. */
 const specKinds: readonly (readonly [string, number])[] = [
   ["full_attention", attention.full],

@@ -174,3 +174,16 @@ describe("adapter, salt and extra keys", () => {
     expect(one).not.toEqual(two);
   });
 });
+
+// LMCache in vLLM's process and vLLM's connector of Mooncake Store announce what they store so, and never its removal:
+// what had left long ago was predicted.
+test("what the medium cpu in small letters stores with tokens is left out, and what follows is read", () => {
+  const decoder = createEventDecoder();
+  const event = (hash: number, medium: string) => ({
+    ...{ type: "BlockStored", block_hashes: [hash], parent_block_hash: null, token_ids: [1, 2], block_size: 2 },
+    medium,
+  });
+  const report = decoder.decode(encode([1.5, [event(1, "cpu"), event(2, "CPU"), event(3, "cpu")], 0]));
+  expect(report).toMatchObject({ events: 1, unknownEvents: 2, malformedEvents: 0, unknownMedia: 0 });
+  expect(plainEvents(decoder.batch)).toMatchObject([{ hashes: [2n], tokens: [1, 2], tier: "cpu" }]);
+});

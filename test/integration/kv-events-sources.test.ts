@@ -242,3 +242,40 @@ test("salts and adapters of announced blocks are those of requests", async () =>
     }
   }
 });
+
+test("chunks of LMCache's server in an engine's feed count as external memory, under the name of the pool", async () => {
+  const [sim] = await quietSims(rig, 1);
+  const listen = `tcp://127.0.0.1:${await freePort()}`;
+  const router = await rig.router({
+    engines: [sim!.url],
+    config: { policy: "cache_aware", "kv-events": { listen }, "kv-pools": [{ name: "LMCache" }] },
+  });
+  const feed = await publisher({ connect: listen, topic: sim!.id });
+  await waitFor(() => feed.subscriptions > 0, { what: "subscription" });
+  const prompt = tokensOf(1, 700);
+  const chunk = (at: number): WireEvent => ({
+    ...stored(prompt.slice(256 * at, 256 * (at + 1))),
+    ...{ hashes: [BigInt(77 + at)], parentHash: at === 0 ? undefined : BigInt(76 + at) },
+    ...{ blockSize: 256, medium: "CPU" },
+  });
+  feed.publish([stored(tokensOf(3, 100)), chunk(0), chunk(1)]);
+  await waitFor(async () => (await feedsOf(router))[0]?.blocks.external === 32, { what: "two chunks" });
+  const explained = async (tokens: readonly number[]) => {
+    const { json } = await router.admin("POST", "/admin/explain", { model: "tiny", prompt: tokens, max_tokens: 1 });
+    const [{ facts, fetches, pools }] = json.candidates as [Json];
+    return { blocks: (facts as Json).blocks, fetches, pools };
+  };
+  expect(await explained(prompt)).toEqual({
+    blocks: { gpu: 0, cpu: 0, disk: 0, external: 32 },
+    fetches: [{ from: "LMCache", tokens: 512, ms: null }],
+    pools: [],
+  });
+  // One that parts inside the second chunk finds the first.
+  expect(await explained([...prompt.slice(0, 400), ...tokensOf(2, 100)])).toMatchObject({
+    blocks: { external: 16 },
+    fetches: [{ from: "LMCache", tokens: 256, ms: null }],
+  });
+  feed.publish([{ type: "removed", hashes: [77n], medium: "CPU" }]);
+  await waitFor(async () => (await feedsOf(router))[0]?.blocks.external === 16, { what: "one chunk" });
+  expect((await explained(prompt)).fetches).toEqual([]);
+});

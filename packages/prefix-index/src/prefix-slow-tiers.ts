@@ -1,6 +1,6 @@
 import { listTarget, type PrefixMatches } from "./prefix-matches.ts";
 import type { HolderTable } from "./table/holder-table.ts";
-import { maxChunkBlocks, tier, tierNames } from "./tiers.ts";
+import { maxChunkBlocks, tier, tierNames, wholeChunks } from "./tiers.ts";
 
 /** Number of tiers other than the GPU. */
 export const slowTiers = tierNames.length - 1;
@@ -29,6 +29,8 @@ export class SlowTierWalk {
   readonly #externalBlocks: Int32Array;
   /** Blocks of a chunk there, by target. */
   readonly #chunkBlocks: Uint16Array;
+  /** Least blocks that an engine fetches from there. */
+  readonly #minFetch: Uint16Array;
   /** Blocks of the chain before which chunks end that the chain parts from inside. */
   readonly #chunkEnds = new Set<number>();
   readonly #maxTargets: number;
@@ -45,18 +47,24 @@ export class SlowTierWalk {
     this.#since = new Int32Array(maxTargets);
     this.#externalBlocks = new Int32Array(maxTargets);
     this.#chunkBlocks = new Uint16Array(maxTargets).fill(1);
+    this.#minFetch = new Uint16Array(maxTargets).fill(1);
   }
 
   /** Looks for the size of a target's chunks among what it holds in external memory; see `externalChunks`. */
   noteChunks(target: number, words: Uint32Array, from: number, to: number): void {
     for (let at = from; at < to; at++) {
+      if (words[2 * at + 1] !== 0) continue;
       const low = words[2 * at]!;
-      if (words[2 * at + 1] === 0 && low > 0 && low <= maxChunkBlocks) this.#chunkBlocks[target] = low;
+      const blocks = low & ~wholeChunks;
+      if (blocks === 0 || blocks > maxChunkBlocks) continue;
+      this.#chunkBlocks[target] = blocks;
+      this.#minFetch[target] = low === blocks ? 1 : blocks;
     }
   }
 
   forgetChunks(target: number): void {
     this.#chunkBlocks[target] = 1;
+    this.#minFetch[target] = 1;
   }
 
   /**
@@ -103,7 +111,7 @@ export class SlowTierWalk {
     for (const target of candidates) if (out.cpuBlocks[target]! > 0) listTarget(out, target);
   }
 
-  /** Counts whole chunks, and nothing where they bring less than a chunk: then engines compute instead. */
+  /** Counts whole chunks, and nothing where that is less than engines fetch. */
   #countExternal(words: Uint32Array, blockCount: number, candidates: Iterable<number>, out: PrefixMatches): void {
     const blocks = this.#externalBlocks;
     this.#countLeading(tier.external, words, blockCount, candidates, blocks);
@@ -113,7 +121,7 @@ export class SlowTierWalk {
       const beyond = blocks[target]! % chunk;
       if (beyond > 0) this.#chunkEnds.add(blocks[target]! - beyond);
       blocks[target]! -= beyond;
-      if (blocks[target]! - out.gpuBlocks[target]! < chunk) blocks[target] = 0;
+      if (blocks[target]! - out.gpuBlocks[target]! < this.#minFetch[target]!) blocks[target] = 0;
     }
   }
 

@@ -17,8 +17,14 @@ export const resumePoint = 4;
 /**
  * Stands for the chunks of a target's external memory, of `blocks` blocks each. It is kept like a block there. A prompt
  * that ends or parts inside a chunk finds nothing of it.
+ *
+ * @param areFetchedWhole whether the engine fetches nothing where that brings less than a chunk
  */
-export const externalChunks = (blocks: number): Uint32Array => Uint32Array.of(blocks, 0);
+export const externalChunks = (blocks: number, areFetchedWhole: boolean): Uint32Array =>
+  Uint32Array.of(blocks | (areFetchedWhole ? wholeChunks : 0), 0);
+
+/** Bit of an entry of `externalChunks`. */
+export const wholeChunks = 0x1_0000;
 
 /** Most blocks of such a chunk. */
 export const maxChunkBlocks = 256;

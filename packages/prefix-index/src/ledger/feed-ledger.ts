@@ -80,6 +80,8 @@ export class FeedLedger {
   #outsideBlockSize = 0;
   /** Tokens of a chunk in external memory; 0 while unknown. */
   #chunkTokens = 0;
+  /** Whether vLLM itself keeps these chunks; it fetches whole ones only. */
+  #areVllmChunks = false;
   /** Whether the engine's own blocks, those on its GPU, have said their size. */
   #hasGpuSize = false;
   /** Whether each event so far stored a single block, which may be the tail of a prompt. */
@@ -324,7 +326,7 @@ export class FeedLedger {
   #heldFor(blockSize: number, inTier: number, batch: EngineEventBatch, event: number): HeldBlocks | undefined {
     const isGpu = inTier === tier.gpu;
     if (this.#engineBlockSize !== 0 && blockSize !== this.#engineBlockSize) {
-      if (!isGpu) return this.#outsideFor(blockSize, batch);
+      if (!isGpu) return this.#outsideFor(blockSize, batch, event);
       const isVllm = batch.group[event]! >= 0;
       if (!this.#hasGpuSize) this.#setOutside();
       else if (isVllm && this.#isTail(blockSize, batch, event)) return undefined;
@@ -337,7 +339,7 @@ export class FeedLedger {
     this.#held = this.#createHeld(blockSize, batch);
     if (this.#held === undefined) return this.#refuse("block-size-ratio");
     this.#engineBlockSize = blockSize;
-    if (inTier === tier.external) this.#setChunks(blockSize);
+    if (inTier === tier.external) this.#setChunks(blockSize, false);
     return this.#held;
   }
 
@@ -346,11 +348,11 @@ export class FeedLedger {
   }
 
   /** The blocks of a cache beside the engine, which has one block size. */
-  #outsideFor(blockSize: number, batch: EngineEventBatch): HeldBlocks | undefined {
+  #outsideFor(blockSize: number, batch: EngineEventBatch, event: number): HeldBlocks | undefined {
     if (this.#outside === undefined) {
       this.#outside = this.#createHeld(blockSize, batch);
       this.#outsideBlockSize = blockSize;
-      if (this.#outside) this.#setChunks(blockSize);
+      if (this.#outside) this.#setChunks(blockSize, batch.group[event]! >= 0);
     }
     return blockSize === this.#outsideBlockSize ? this.#outside : undefined;
   }
@@ -360,22 +362,23 @@ export class FeedLedger {
     this.#outside = this.#held;
     this.#outsideBlockSize = this.#engineBlockSize;
     this.#outside?.shiftTo(tier.external);
-    this.#setChunks(this.#outsideBlockSize);
+    this.#setChunks(this.#outsideBlockSize, false);
     this.#held = undefined;
     this.#engineBlockSize = 0;
     this.#hasOnlyTails = true;
   }
 
-  #setChunks(tokens: number): void {
+  #setChunks(tokens: number, areVllmChunks: boolean): void {
     if (this.#chunkTokens !== 0) return;
     this.#chunkTokens = tokens;
+    this.#areVllmChunks = areVllmChunks;
     this.#tellChunks(this.#runs);
   }
 
   /** Tells the size of chunks, if they are more than a block of the router. */
   #tellChunks(runs: SinkRuns): void {
     const blocks = this.#chunkTokens / this.#blockSize;
-    if (blocks > 1) runs.add("stored", tier.external, externalChunks(blocks), 0);
+    if (blocks > 1) runs.add("stored", tier.external, externalChunks(blocks, this.#areVllmChunks), 0);
   }
 
   #tellOutside(runs: SinkRuns): void {

@@ -47,10 +47,12 @@ test("external memory counts from the beginning of a chain, and in whole chunks"
   index.storeFacts(1, tier.gpu, words, 0, 3);
   index.storeFacts(1, tier.external, words, 0, 10);
   expect(found()).toEqual([10, 0, 7]);
-  index.storeFacts(1, tier.external, externalChunks(4), 0, 1);
+  index.storeFacts(1, tier.external, externalChunks(4, false), 0, 1);
   expect(found()).toEqual([8, 0, 5]);
-  // The rest of a chunk is not worth a fetch.
   index.storeFacts(1, tier.gpu, words, 3, 5);
+  expect(found()).toEqual([8, 0, 3]);
+  // Not the rest of a chunk.
+  index.storeFacts(1, tier.external, externalChunks(4, true), 0, 1);
   expect(found()).toEqual([5, 0, 0]);
   index.removeFacts(1, tier.external, words, 0, 1);
   index.storeFacts(1, tier.external, words, 10, 12);

@@ -144,7 +144,7 @@ test("blocks that vLLM offloads together are a chunk with the name of the last",
     tier: tier.cpu,
   });
   expect(ledger.stats().blocks).toEqual([2, 0, 0, 4]);
-  expect(sink.blocks[tier.external]!.has(2n)).toBe(true);
+  expect(sink.blocks[tier.external]!.has(0x1_0002n)).toBe(true);
   apply({ kind: "removed", hashes: [1n], tier: tier.cpu, group: 0 });
   expect(ledger.stats().blocks).toEqual([2, 0, 0, 4]);
   apply({ kind: "removed", hashes: [2n, 3n, 4n], tier: tier.cpu, group: 0 });

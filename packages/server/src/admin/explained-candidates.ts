@@ -118,6 +118,9 @@ export function describeCandidates(
   return candidates.map(({ target: _, ...candidate }, at) => {
     const target = targets[at]!;
     const found = evidence[at];
+    // A pool without a feed of its own is in the engines' feeds.
+    const own = found?.pools.find(({ pool }) => !feeds(poolKey(pool)));
+    const read = found?.pools.filter((pool) => feeds(poolKey(pool.pool))) ?? [];
     return {
       ...candidate,
       load: { own: loadOf(target.load), others: othersOf(context.mesh?.load, target.index) },
@@ -130,13 +133,13 @@ export function describeCandidates(
           }
         : null,
       pools: found
-        ? found.pools.map(({ quality, ...pool }) => ({
+        ? read.map(({ quality, ...pool }) => ({
             ...pool,
             quality,
             feed: feeds(poolKey(pool.pool)),
           }))
         : null,
-      fetches: found ? fetchesOf(candidate.signals, found) : [],
+      fetches: found ? fetchesOf(candidate.signals, own, read) : [],
       placement: found ? placementOf(context, found) : null,
     };
   });
@@ -149,7 +152,15 @@ const slowMemory = [
   { from: "external", tokens: "matchedExternalTokens", rate: "externalFetchMsPerToken" },
 ] as const;
 
-function fetchesOf(signals: ExplainedCandidate["signals"], { pools }: PrefixEvidence): CandidateReport["fetches"] {
+/**
+ * @param own the pool that the engine itself announces as its external memory
+ * @param pools those with feeds of their own
+ */
+function fetchesOf(
+  signals: ExplainedCandidate["signals"],
+  own: PoolEvidence | undefined,
+  pools: readonly PoolEvidence[],
+): CandidateReport["fetches"] {
   const pooled = signals.matchedPoolTokens ?? 0;
   const [deepest] = pools.toSorted((one, other) => usableBlocks(other) - usableBlocks(one));
   return slowMemory.flatMap(({ from, tokens, rate }) => {
@@ -161,7 +172,10 @@ function fetchesOf(signals: ExplainedCandidate["signals"], { pools }: PrefixEvid
       tokens: count,
       ms: perToken === null ? null : count * perToken,
     });
-    return [fetch(from, all - ofPool), fetch(deepest?.pool ?? from, ofPool)].filter((one) => one.tokens > 0);
+    return [
+      fetch(from === "external" ? (own?.pool ?? from) : from, all - ofPool),
+      fetch(deepest?.pool ?? from, ofPool),
+    ].filter((one) => one.tokens > 0);
   });
 }
 

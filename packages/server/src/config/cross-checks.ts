@@ -228,10 +228,10 @@ function checkKvPools({ "kv-pools": pools, "kv-events": { mode } }: ConfigTree):
   const problems: Problem[] = [];
   const firstWithName = new Map<string, number>();
   const firstWithStream = new Map<string, number>();
-  for (const [at, { name, endpoint, topic }] of pools.entries()) {
+  for (const [at, { name, endpoint, replay, topic }] of pools.entries()) {
     const path = ["kv-pools", at];
-    const stream = `${endpoint} ${topic}`;
-    const [sameName, sameStream] = [firstWithName.get(name), firstWithStream.get(stream)];
+    const stream = endpoint === undefined ? undefined : `${endpoint} ${topic}`;
+    const [sameName, sameStream] = [firstWithName.get(name), stream && firstWithStream.get(stream)];
     if (sameName !== undefined) {
       problems.push({ path: [...path, "name"], message: `${name} is also the name of pool ${sameName}` });
     }
@@ -239,8 +239,11 @@ function checkKvPools({ "kv-pools": pools, "kv-events": { mode } }: ConfigTree):
       const message = `${endpoint} is also the endpoint of pool ${sameStream}, with the same topic`;
       problems.push({ path: [...path, "endpoint"], message });
     }
+    if (replay !== undefined && endpoint === undefined) {
+      problems.push({ path: [...path, "replay"], message: "needs `endpoint`" });
+    }
     firstWithName.set(name, sameName ?? at);
-    firstWithStream.set(stream, sameStream ?? at);
+    if (stream) firstWithStream.set(stream, sameStream || at);
   }
   if (pools.length > 0 && mode === "off") {
     problems.push({ path: ["kv-pools"], message: "are unused because kv-events.mode is off" });

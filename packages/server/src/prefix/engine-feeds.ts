@@ -129,7 +129,8 @@ export class EngineFeeds implements Startable {
   async start(): Promise<void> {
     const { fleet, pools = [] } = this.#options;
     for (const pool of pools) {
-      const endpoints = sourceBySpec(pool.config, 0);
+      const { endpoint, replay, topic } = pool.config;
+      const endpoints = endpoint === undefined ? undefined : sourceBySpec({ endpoint, replay, topic }, 0);
       if (endpoints) this.#pools.push(this.#open(pool, endpoints));
     }
     for (const engine of fleet.engines) this.#look(engine);
@@ -349,7 +350,10 @@ function parsed(body: string): unknown {
   }
 }
 
-/** A configured KV pool: its events are read like an engine's, for a target that takes no requests. */
+/**
+ * A configured KV pool: its events are read like an engine's, for a target that takes no requests. One without an endpoint
+ * names what its engines announce in external memory.
+ */
 export interface PoolTarget extends KnownPool, FeedTarget {
   readonly config: KvPoolConfig;
 }

@@ -9,6 +9,14 @@ test("a pool has a name and an endpoint; all engines fetch from it unless it say
   ]);
 });
 
+test("pools without an endpoint, whose blocks are in their engines' events, may be several", () => {
+  const pools = load("kv-pools: [{ name: LMCache, labels: { node: a } }, { name: other }]").kvPools;
+  expect(pools.map(({ name, endpoint: at }) => [name, at])).toEqual([
+    ["LMCache", undefined],
+    ["other", undefined],
+  ]);
+});
+
 test("everything that can be said of a pool has its place", () => {
   const text = `
 kv-pools:
@@ -31,7 +39,7 @@ kv-pools:
 
 test.each([
   ["no name", `{ endpoint: "${endpoint}" }`, "kv-pools[0].name: is required"],
-  ["no endpoint", "{ name: a }", "kv-pools[0].endpoint: is required"],
+  ["a replay endpoint alone", '{ name: a, replay: "tcp://pool:1" }', "kv-pools[0].replay: needs `endpoint`"],
   [
     "a name with a space",
     `{ name: "a b", endpoint: "${endpoint}" }`,

@@ -169,9 +169,11 @@ describe("events become facts of the index", () => {
   test("tiers are kept apart", async () => {
     const { socket, depth, feed, index } = await liveRig();
     socket.tell(0, stored(tokens.subarray(0, 32), { first: 1 }));
-    socket.tell(1, stored(tokens.subarray(32, 64), { first: 3, parent: 2, medium: "CPU" }));
-    socket.tell(2, stored(tokens.subarray(64, 80), { first: 5, parent: 4, medium: "DISK" }));
-    socket.tell(3, stored(tokens.subarray(80, 96), { first: 6, parent: 5, medium: "EXTERNAL" }));
+    // vLLM announces what it offloads block by block.
+    socket.tell(1, stored(tokens.subarray(32, 48), { first: 3, parent: 2, medium: "CPU" }));
+    socket.tell(2, stored(tokens.subarray(48, 64), { first: 4, parent: 3, medium: "CPU" }));
+    socket.tell(3, stored(tokens.subarray(64, 80), { first: 5, parent: 4, medium: "DISK" }));
+    socket.tell(4, stored(tokens.subarray(80, 96), { first: 6, parent: 5, medium: "EXTERNAL" }));
     expect(depth(prompt)).toBe(2);
     expect(feed.describe().blocks).toEqual({ gpu: 2, cpu: 2, disk: 1, external: 1 });
     expect([0, 1, 2, 3].map((inTier) => index.factBlockCount(1, inTier as 0 | 1 | 2 | 3))).toEqual([2, 2, 1, 1]);

@@ -62,16 +62,19 @@ export const kvEvents = section("KV events: cache reports of engines.", {
 });
 
 export const kvPools = list(
-  section("A KV pool: blocks stored outside the engines. It publishes events in the form of engines' KV events.", {
+  section("A KV pool: blocks stored outside the engines.", {
     name: text({
       description: "Unique name of the KV pool, equal on all routers of a mesh.",
       maxLength: 128,
       pattern: "^[\\x21-\\x7e]+$",
       expected: "a name of at most 128 visible ASCII characters",
     }),
-    endpoint: zmqEndpoint("ZeroMQ endpoint where the KV pool publishes events: one stream for the whole pool.", {
-      wildcard: false,
-    }),
+    endpoint: Type.Optional(
+      zmqEndpoint(
+        "ZeroMQ endpoint where the KV pool publishes events in the form of engines' KV events: one stream for the whole pool. Without it, the pool's blocks are those that its engines announce in external memory, as with LMCache's server.",
+        { wildcard: false },
+      ),
+    ),
     replay: Type.Optional(
       zmqEndpoint("ZeroMQ endpoint where missed events of the KV pool are replayed.", { wildcard: false }),
     ),

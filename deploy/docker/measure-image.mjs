@@ -1,4 +1,4 @@
-// `node deploy/docker/measure-image.mjs espalier:0.1.0`: the size of an image that Podman has, and the time until `espalier serve` is
+// `node deploy/docker/measure-image.mjs IMAGE`: the size of an image that Podman has, and the time until `espalier serve` is
 // ready in a container of it, over five starts with one engine, with no more rights than Kubernetes' profile `restricted` gives. Prints JSON.
 import { execFileSync } from "node:child_process";
 import { createServer as createHttpServer } from "node:http";

@@ -124,5 +124,5 @@ if (isRead)
       expect(after(line, "-p")).toEqual(ports);
       for (const mount of after(line, "-v")) expect([mount, existsSync(mount.split(":")[0]!)]).toEqual([mount, true]);
     }
-    expect(output).toContain("podman build -t espalier:0.1.0 -f ../../deploy/docker/Dockerfile ../..");
+    expect(output).toContain(`podman build -t ${routers[0]![1].image} -f ../../deploy/docker/Dockerfile ../..`);
   });

@@ -47,7 +47,7 @@ function readmeOf({ name, description }) {
 
 ${description}
 
-A part of Espalier (the package espalier), a router tier for LLM engines. Its other packages use this one, and its API may change
+A part of Espalier (the package espalier-router), a router tier for LLM engines. Its other packages use this one, and its API may change
 in any release.
 `;
 }

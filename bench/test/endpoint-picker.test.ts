@@ -1,4 +1,4 @@
-import { envoyConfig, standardEnvoyLimits } from "espalier";
+import { envoyConfig, standardEnvoyLimits } from "espalier-router";
 import { expect, test } from "vitest";
 import { arrangementNames, withoutPicker } from "../src/pickers/arrangements.ts";
 import { pickersParams, pickersPlan, pickersReport, pickersTable } from "../src/suites/endpoint-picker.ts";

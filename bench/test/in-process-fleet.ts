@@ -3,7 +3,13 @@ import { silentLogger } from "@espalier/core";
 import { startEngineSim } from "@espalier/engine-sim";
 import { createRouter, type FlagValues, loadConfig } from "@espalier/server";
 import { waitFor } from "@espalier/testing";
-import type { Child, EnginesListening, LocalEnginesOptions, RouterListening, StartRoutersOptions } from "espalier";
+import type {
+  Child,
+  EnginesListening,
+  LocalEnginesOptions,
+  RouterListening,
+  StartRoutersOptions,
+} from "espalier-router";
 
 /** Stands in for the engines' process. */
 export async function startEnginesHere(options: LocalEnginesOptions): Promise<Child<EnginesListening>> {

@@ -1,12 +1,12 @@
 import { systemClock, systemScheduler } from "@espalier/core";
-import type { Child, RouterListening, StartRoutersOptions } from "espalier";
-import { startLocalEngines, startRouters } from "espalier";
+import type { Child, RouterListening, StartRoutersOptions } from "espalier-router";
+import { startLocalEngines, startRouters } from "espalier-router";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { type MeshFleetOptions, startMeshFleet } from "../src/support/mesh-fleet.ts";
 import { type Stoppable, startAnswering } from "./rig.ts";
 
 // What is started, and how, is looked at; nothing is.
-vi.mock(import("espalier"), async (original) => ({
+vi.mock(import("espalier-router"), async (original) => ({
   ...(await original()),
   startLocalEngines: vi.fn(),
   startRouters: vi.fn(),

@@ -1,6 +1,6 @@
 import { systemClock, systemScheduler } from "@espalier/core";
 import { createVirtualTime } from "@espalier/testing";
-import { startLocalEngines } from "espalier";
+import { startLocalEngines } from "espalier-router";
 import { beforeEach, expect, onTestFinished, test, vi } from "vitest";
 import { ownContender, peerContender } from "../src/data-path/contenders.ts";
 import { measureTurns } from "../src/peers/measure-turns.ts";
@@ -10,7 +10,7 @@ import { type MeshProduct, smgMeshProduct } from "../src/peers/turn-fleets.ts";
 import { type Stoppable, startAnswering } from "./rig.ts";
 
 // What is started, and how, is looked at; nothing is.
-vi.mock(import("espalier"), async (original) => ({ ...(await original()), startLocalEngines: vi.fn() }));
+vi.mock(import("espalier-router"), async (original) => ({ ...(await original()), startLocalEngines: vi.fn() }));
 vi.mock(import("../src/peers/start-peer.ts"), () => ({ startPeer: vi.fn() }));
 
 const product = products.find(({ name }) => name === "smg")!;

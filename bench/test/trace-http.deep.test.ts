@@ -3,14 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock, systemScheduler } from "@espalier/core";
 import { sharedPath } from "@espalier/testing";
-import { planReplay } from "espalier";
+import { planReplay } from "espalier-router";
 import { expect, onTestFinished, test, vi } from "vitest";
 import { traceHttpSuite } from "../src/suites/trace-http.ts";
 import { runTraceOnce, type TraceFleet, type TraceRunOptions } from "../src/suites/trace-http-run.ts";
 import { benchModel } from "../src/support/bench-model.ts";
 
 // Fleets are processes of what has been built; here they run from the sources, in this process.
-vi.mock(import("espalier"), async (original) => {
+vi.mock(import("espalier-router"), async (original) => {
   const { startEnginesHere, startRoutersHere } = await import("./in-process-fleet.ts");
   return { ...(await original()), startLocalEngines: startEnginesHere, startRouters: startRoutersHere };
 });

@@ -7,7 +7,7 @@ import { measureTwoTurns, type TwoTurnSizes } from "../src/turns/measure-two-tur
 import { runTwoTurns } from "../src/turns/run-two-turns.ts";
 
 // Fleets are processes of what has been built; here they run from the sources, in this process.
-vi.mock(import("espalier"), async (original) => {
+vi.mock(import("espalier-router"), async (original) => {
   const { startEnginesHere, startRoutersHere } = await import("./in-process-fleet.ts");
   return { ...(await original()), startLocalEngines: startEnginesHere, startRouters: startRoutersHere };
 });

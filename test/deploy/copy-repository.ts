@@ -19,11 +19,11 @@ export function copyRepository(copy: string): string {
   const scope = readdirSync(join(libraries, "@espalier")).map((name) => join("@espalier", name));
   mkdirSync(join(copy, "node_modules", "@espalier"), { recursive: true });
   for (const name of readdirSync(libraries)) {
-    if (name === "@espalier" || name === "espalier") continue;
+    if (name === "@espalier" || name === "espalier-router") continue;
     symlinkSync(join(libraries, name), join(copy, "node_modules", name));
   }
   // Links to packages of the repository are relative.
-  for (const name of ["espalier", ...scope]) {
+  for (const name of ["espalier-router", ...scope]) {
     symlinkSync(readlinkSync(join(libraries, name)), join(copy, "node_modules", name));
   }
   return copy;

@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { loadConfig } from "@espalier/server";
-import { type EnvoyOptions, envoyConfig, standardEnvoyLimits } from "espalier";
+import { type EnvoyOptions, envoyConfig, standardEnvoyLimits } from "espalier-router";
 import { expect, test } from "vitest";
 import { parse } from "yaml";
 import { envoyProgram } from "../integration/envoy-program.ts";

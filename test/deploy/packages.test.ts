@@ -132,7 +132,7 @@ describe("installed in an empty folder", () => {
   }, 300_000);
 
   test("the demo answers, its page and the description of its API are there, and Ctrl-C ends it", async () => {
-    const script = join(consumer, "node_modules", "espalier", "bin", "espalier.mjs");
+    const script = join(consumer, "node_modules", "espalier-router", "bin", "espalier.mjs");
     const program = start(["demo", "--port", "0", "--admin-port", "0", "--engines", "1", "--routers", "1"], { script });
     const died = program.ended.then(({ stderr }) => Promise.reject(new Error(`the demo ended: ${stderr}`)));
     await Promise.race([program.until(/Ctrl-C stops everything/), died]);
@@ -164,7 +164,7 @@ describe("installed in an empty folder", () => {
   });
 
   test("npx finds the command, and a plugin beside the configuration counts", () => {
-    const { version } = published.find(({ name }) => name === "espalier")!;
+    const { version } = published.find(({ name }) => name === "espalier-router")!;
     expect(inConsumer("npx", "espalier", "--version").trim()).toBe(version);
     writeFileSync(join(consumer, "espalier.yaml"), "plugins: [plugins/short-queue.mjs]\npolicy: short_queue\n");
     expect(inConsumer("npx", "espalier", "check-config", "--changed", "--config", "espalier.yaml")).toContain(

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { silentLogger } from "@espalier/core";
 import { createPickerServer } from "@espalier/server";
 import { hasOpenssl, waitFor } from "@espalier/testing";
-import { type EnvoyLimits, type EnvoyPickerTls, type RequestBodyMode, standardEnvoyLimits } from "espalier";
+import { type EnvoyLimits, type EnvoyPickerTls, type RequestBodyMode, standardEnvoyLimits } from "espalier-router";
 import { afterEach, describe, expect, test } from "vitest";
 import { certificateFiles, makeAuthority } from "./authorities.ts";
 import { quietSims } from "./cache-rig.ts";

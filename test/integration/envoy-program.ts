@@ -1,4 +1,4 @@
-import { installedEnvoy } from "espalier";
+import { installedEnvoy } from "espalier-router";
 
 /**
  * The Envoy of this machine: that of `ENVOY_BIN`, or the one that `npm run envoy:install` left. If there is none, one line says

@@ -9,7 +9,7 @@ import {
   standardEnvoyLimits,
   startEnvoy,
   startRouters,
-} from "espalier";
+} from "espalier-router";
 import type { Json } from "./client.ts";
 import { pickerConfig } from "./gateway.ts";
 import { type EngineLike, type MeshOptions, meshRouters } from "./mesh-rig.ts";

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { type Tree, violation } from "./tree.ts";
 
 interface Workspace {
-  /** Without the scope: `core`; of the command `espalier`. */
+  /** Without the scope: `core`; of the command `espalier-router`. */
   readonly name: string;
   /** From the root of the repository: `packages/core`. */
   readonly folder: string;
@@ -26,7 +26,7 @@ function workspacesOf(tree: Tree): Workspace[] {
     });
 }
 
-const isOwn = (name: string): boolean => name.startsWith(scope) || name === "espalier";
+const isOwn = (name: string): boolean => name.startsWith(scope) || name === "espalier-router";
 
 const isBuilt = ({ folder }: Workspace): boolean => folder !== "test";
 

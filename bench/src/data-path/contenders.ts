@@ -8,7 +8,7 @@ import {
   startChild,
   startLocalRouter,
   untilReady,
-} from "espalier";
+} from "espalier-router";
 import type { InstalledPeer } from "../peers/install-peer.ts";
 import { cacheAware, roundRobin } from "../peers/products.ts";
 import { startPeer } from "../peers/start-peer.ts";

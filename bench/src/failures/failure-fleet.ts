@@ -1,4 +1,4 @@
-import { type Child, type RouterListening, untilReady } from "espalier";
+import { type Child, type RouterListening, untilReady } from "espalier-router";
 import {
   type EngineProcess,
   endBy,

@@ -10,7 +10,7 @@ import {
   runClosedLoop,
   runOpenLoop,
 } from "@espalier/simulator";
-import { type Child, type RouterListening, startChild, startLocalRouter } from "espalier";
+import { type Child, type RouterListening, startChild, startLocalRouter } from "espalier-router";
 import type { Figures } from "../support/median-spread.ts";
 import { readTreeUsage } from "../support/process-tree.ts";
 import { routerProgram } from "../support/router-program.ts";

@@ -1,4 +1,4 @@
-import { type Child, type RouterListening, startLocalRouter } from "espalier";
+import { type Child, type RouterListening, startLocalRouter } from "espalier-router";
 import { readTreeUsage } from "../support/process-tree.ts";
 import { routerProgram } from "../support/router-program.ts";
 import { pauseFor, untilNothingMissing } from "../support/until.ts";

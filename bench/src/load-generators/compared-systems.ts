@@ -1,5 +1,5 @@
 import { shippedModelFolder } from "@espalier/tokenizer";
-import { envoyConfig, installedEnvoy, type LocalEnginesOptions, startEnvoy, startLocalEngines } from "espalier";
+import { envoyConfig, installedEnvoy, type LocalEnginesOptions, startEnvoy, startLocalEngines } from "espalier-router";
 import { installPeer } from "../peers/install-peer.ts";
 import { cacheAware, products, roundRobin } from "../peers/products.ts";
 import { startPeer } from "../peers/start-peer.ts";

@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import { type Child, startChild } from "espalier";
+import { type Child, startChild } from "espalier-router";
 import type {
   MeshNodeAnswers,
   MeshNodeCommand,

@@ -1,4 +1,4 @@
-import { type Child, type EnginesListening, startLocalEngines } from "espalier";
+import { type Child, type EnginesListening, startLocalEngines } from "espalier-router";
 import { benchModel } from "../support/bench-model.ts";
 import { freePorts } from "../support/free-ports.ts";
 import { startMeshFleet } from "../support/mesh-fleet.ts";

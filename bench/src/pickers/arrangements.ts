@@ -11,7 +11,7 @@ import {
   startEnvoy,
   startLocalRouter,
   untilReady,
-} from "espalier";
+} from "espalier-router";
 import type { ContenderPorts } from "../data-path/contenders.ts";
 import type { System } from "../data-path/measure-load.ts";
 import { cacheAware } from "../peers/products.ts";

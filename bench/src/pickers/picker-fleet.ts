@@ -1,5 +1,5 @@
 import { createLoadClient } from "@espalier/simulator";
-import { type EnvoyProcess, envoyConfig, pickerOf, standardEnvoyLimits, startEnvoy } from "espalier";
+import { type EnvoyProcess, envoyConfig, pickerOf, standardEnvoyLimits, startEnvoy } from "espalier-router";
 import { createFailoverClient } from "../failures/failover-client.ts";
 import { type RequestMix, runOpenLoad } from "../failures/open-load.ts";
 import { describeWrong, tally } from "../failures/tally.ts";

@@ -2,7 +2,7 @@ import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { createSeededRandom, systemClock } from "@espalier/core";
 import { shippedModelFolder } from "@espalier/tokenizer";
-import { type Child, type RouterListening, startLocalRouter, untilReady } from "espalier";
+import { type Child, type RouterListening, startLocalRouter, untilReady } from "espalier-router";
 import { type Cut, startCuttingProxy } from "./cutting-proxy.ts";
 import { installVllm } from "./install-vllm.ts";
 import { layOutModel } from "./tiny-model.ts";

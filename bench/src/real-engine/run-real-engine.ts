@@ -8,7 +8,7 @@ import {
   startLocalRouter,
   startRouters,
   untilReady,
-} from "espalier";
+} from "espalier-router";
 import { runEvictions, runResets } from "./changed-caches.ts";
 import { afterEvents, type ChatRun, createChatRun, type TurnResult } from "./chat-sessions.ts";
 import { installVllm } from "./install-vllm.ts";

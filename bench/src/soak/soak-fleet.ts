@@ -1,4 +1,4 @@
-import { type Child, type RouterListening, untilReady } from "espalier";
+import { type Child, type RouterListening, untilReady } from "espalier-router";
 import { type EngineProcess, endBy, FleetProcesses, started } from "../support/fleet-processes.ts";
 import { pauseFor, untilNothingMissing, type WaitPorts } from "../support/until.ts";
 import { untilKnown } from "../support/until-known.ts";

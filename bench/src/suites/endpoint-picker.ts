@@ -1,5 +1,5 @@
 import { layOutTable, systemClock, systemScheduler } from "@espalier/core";
-import { envoyVersion, installedEnvoy } from "espalier";
+import { envoyVersion, installedEnvoy } from "espalier-router";
 import { startBenchEngine } from "../data-path/bench-engine.ts";
 import { ownName } from "../data-path/contenders.ts";
 import { concurrency, largeBodyBytes, smallBodyBytes, steadyPerSecond } from "../data-path/loads.ts";

@@ -6,7 +6,7 @@ import {
   type PlannedRequest,
   runReplay,
   startLocalEngines,
-} from "espalier";
+} from "espalier-router";
 import type { InstalledPeer } from "../peers/install-peer.ts";
 import { startPeer } from "../peers/start-peer.ts";
 import { benchModel } from "../support/bench-model.ts";

@@ -1,7 +1,7 @@
 import { existsSync } from "node:fs";
 import { layOutTable, systemClock, systemScheduler } from "@espalier/core";
 import { infiniteCacheBound } from "@espalier/simulator";
-import { type PlannedRequest, planReplay } from "espalier";
+import { type PlannedRequest, planReplay } from "espalier-router";
 import { ownName } from "../data-path/contenders.ts";
 import { type InstalledPeer, installPeer } from "../peers/install-peer.ts";
 import { cacheAware, products } from "../peers/products.ts";

@@ -6,7 +6,7 @@ import {
   type RouterListening,
   startLocalEngines,
   startLocalRouter,
-} from "espalier";
+} from "espalier-router";
 import { benchModel } from "./bench-model.ts";
 import { routerProgram } from "./router-program.ts";
 

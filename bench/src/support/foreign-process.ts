@@ -1,7 +1,7 @@
 import { spawn } from "node:child_process";
 import { rmSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { startChild } from "espalier";
+import { startChild } from "espalier-router";
 import type { CorePlan } from "./cpu-pinning.ts";
 import { untilNothingMissing, type WaitPorts } from "./until.ts";
 

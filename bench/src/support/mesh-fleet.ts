@@ -5,7 +5,7 @@ import {
   type RouterListening,
   startLocalEngines,
   startRouters,
-} from "espalier";
+} from "espalier-router";
 import { readProcessUsage } from "./process-usage.ts";
 import { routerProgram } from "./router-program.ts";
 import type { WaitPorts } from "./until.ts";

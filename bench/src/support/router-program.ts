@@ -1,5 +1,5 @@
 import { fileURLToPath } from "node:url";
-import type { ProgramOptions } from "espalier";
+import type { ProgramOptions } from "espalier-router";
 
 /** The command as it is packed, which `npm run bench` has built before; tests of benchmarks run it from its sources. */
 export const routerProgram: ProgramOptions =

@@ -32,9 +32,11 @@ export interface HttpEngineOptions {
   readonly tls?: ServerOptions;
   /** Its metrics page; empty by default. */
   readonly metrics?: () => string;
-  /** Entries of its list of models, in place of `models`. */
-  readonly listed?: readonly Readonly<Record<string, unknown>>[];
+  /** Entries of its list of models, in place of `models`; undefined while it has none to give. */
+  readonly listed?: ListedModels | (() => ListedModels | undefined);
 }
+
+type ListedModels = readonly Readonly<Record<string, unknown>>[];
 
 /** An engine on node:http. `answer` is called when a user's request has arrived whole. */
 export async function httpEngine(
@@ -56,7 +58,9 @@ export async function httpEngine(
     const seen = { method, path, rawHeaders, headers, body: Buffer.concat(chunks), response, socket };
     const known =
       (path === "/metrics" ? metrics?.() : undefined) ??
-      (path === "/v1/models" && listed ? JSON.stringify({ data: listed }) : undefined) ??
+      (path === "/v1/models" && listed
+        ? JSON.stringify({ data: typeof listed === "function" ? listed() : listed })
+        : undefined) ??
       controlAnswer(method, path, models);
     if (known === undefined) {
       requests.push(seen);

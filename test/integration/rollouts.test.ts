@@ -1,6 +1,7 @@
 import { waitFor } from "@espalier/testing";
 import { afterEach, expect, test } from "vitest";
 import { call, chat, errorOf, type Json, post } from "./client.ts";
+import { httpEngine } from "./engines.ts";
 import { meshRouters, untilSpread } from "./mesh-rig.ts";
 import { createRig, type RouterOptions, type RunningRouter } from "./rig.ts";
 
@@ -62,6 +63,19 @@ test("a framework adds engines by one router, and each router of the mesh serves
   expect([gone.status, gone.json.code]).toEqual([404, "WORKER_NOT_FOUND"]);
   expect((await call(`${urlOf(one)}/remove_worker?url=${b!.url}`, { method: "POST" })).status).toBe(200);
   await untilUp(routers, 0);
+});
+
+test("an engine counts as healthy, and as added, once requests for its models would reach it", async () => {
+  let models: { readonly id: string }[] | undefined;
+  const engine = await httpEngine(rig, ({ response }) => response.end('{"text": "a"}'), { listed: () => models });
+  const router = await start();
+  const added = call(`${urlOf(router)}/add_worker?url=${engine.url}`, { method: "POST" });
+  await waitFor(async () => (await router.engines())[0]?.state === "up", { what: "a healthy engine" });
+  expect((await call(`${urlOf(router)}/workers`)).json.workers).toMatchObject([{ is_healthy: false }]);
+  models = [{ id: "tiny" }];
+  expect((await added).status).toBe(200);
+  expect((await call(`${urlOf(router)}/workers`)).json.workers).toMatchObject([{ model_id: "tiny", is_healthy: true }]);
+  expect((await post(`${urlOf(router)}/generate`, { text: "hello" })).status).toBe(200);
 });
 
 test("requests that name their engines repeat a run, whatever the policy, and are refused once the engine is gone", async () => {

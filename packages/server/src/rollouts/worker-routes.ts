@@ -69,7 +69,7 @@ export function registerWorkers(app: FastifyInstance, options: WorkerRoutesOptio
   });
   app.post("/add_worker", async (request) => {
     const engine = add(readRegistration(request));
-    await untilUp(engine, options);
+    await untilServing(engine, options);
     return { success: true, status: "success", message: `Engine ${engine.id} is up.`, worker_id: engine.id };
   });
   app.post("/remove_worker", async (request) => {
@@ -138,15 +138,18 @@ function engineOf({ url, role, bootstrapPort }: Registration): object {
   return { url, role, "kv-transfer": { protocol: "sglang", ...port } };
 }
 
+/** Whether requests for its models reach an engine. */
+const isServing = ({ state, models }: EngineRecord): boolean => state === "up" && models?.[0] !== undefined;
+
 /** One engine as sglang-router and vllm-router list it. */
 function describeWorker(engine: EngineRecord, load: number) {
-  const { id, url, models, role, state, kvTransfer } = engine;
+  const { id, url, models, role, kvTransfer } = engine;
   return {
     id,
     url,
     model_id: models?.[0]?.id ?? "unknown",
     worker_type: typeOf[role],
-    is_healthy: state === "up",
+    is_healthy: isServing(engine),
     load,
     connection_mode: "http",
     priority: 50,
@@ -156,12 +159,12 @@ function describeWorker(engine: EngineRecord, load: number) {
 }
 
 /** @throws EspalierError `upstream_timeout`, or `engine_not_found` when it was removed meanwhile */
-function untilUp(engine: EngineRecord, { fleet, scheduler }: WorkerRoutesOptions): Promise<void> {
+function untilServing(engine: EngineRecord, { fleet, scheduler }: WorkerRoutesOptions): Promise<void> {
   return new Promise((resolve, reject) => {
     const settle = (): void => {
-      if (engine.state !== "up" && engine.state !== "removed") return;
+      if (!isServing(engine) && engine.state !== "removed") return;
       end();
-      if (engine.state === "up") resolve();
+      if (isServing(engine)) resolve();
       else reject(new EspalierError("engine_not_found"));
     };
     const end = (): void => {
@@ -171,7 +174,8 @@ function untilUp(engine: EngineRecord, { fleet, scheduler }: WorkerRoutesOptions
     const unsubscribe = fleet.onChange((_change, changed) => changed === engine && settle());
     const cancel = scheduler.after(addWithinMs, () => {
       end();
-      const why = `Engine ${engine.id} was not healthy within ${addWithinMs / 60_000} min: ${engine.stateReason}.`;
+      const reason = engine.state === "up" ? "it has not named its models" : engine.stateReason;
+      const why = `Engine ${engine.id} was not healthy within ${addWithinMs / 60_000} min: ${reason}.`;
       reject(new EspalierError("upstream_timeout", why));
     });
     settle();

@@ -116,7 +116,7 @@ describe("the evidence of a target", () => {
 
     function announceSlow(): void {
       announce(prompt, 4, 6, "cpu");
-      announce(prompt, 6, 7, "external");
+      announce(prompt, 0, 7, "external");
     }
   });
 

@@ -93,12 +93,14 @@ test("any facts of a target and two pools: the columns are what a walk block by 
     const { see, pool, announce } = poolRig();
     const tiers = ["gpu", "cpu", "disk", "external"] as const;
     const own = Array.from({ length: 6 }, () => (random.integer(3) > 0 ? tiers[random.integer(4)]! : undefined));
+    const outside = random.integer(7);
     const held = [near, far].map(() => Array.from({ length: 6 }, () => random.integer(4) > 0));
     for (let at = 0; at < 6; at++) {
       // On the GPU a target has no block without its parent.
       const hasParents = own.slice(0, at + 1).every((name) => name === "gpu");
       if (own[at] === "gpu" && !hasParents) own[at] = "cpu";
       if (own[at]) announce(prompt, at, at + 1, own[at]);
+      if (at < outside) announce(prompt, at, at + 1, "external");
       for (const [which, { index }] of [near, far].entries()) if (held[which]![at]) pool(index, at, at + 1);
     }
     const depthOf = (has: (at: number) => boolean): number => {
@@ -106,7 +108,9 @@ test("any facts of a target and two pools: the columns are what a walk block by 
       while (depth < 6 && has(depth)) depth++;
       return depth;
     };
-    const ownDepth = depthOf((at) => own[at] !== undefined);
+    // Engines look a prompt up in external memory from its beginning.
+    const inExternal = depthOf((at) => at < outside || own[at] === "external");
+    const ownDepth = depthOf((at) => at < inExternal || (own[at] !== undefined && own[at] !== "external"));
     const pooled = Math.max(0, ...held.map((pool) => depthOf((at) => pool[at]!))) - ownDepth;
     const { gpu, cpu, disk, external, pooled: seen } = see(prompt);
     expect(gpu + cpu + disk + external - seen, `seed ${seed}`).toBe(ownDepth * blockSize);

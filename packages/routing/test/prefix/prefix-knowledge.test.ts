@@ -55,7 +55,8 @@ describe("lower tiers add what begins where the GPU ends", () => {
     announce(prompt, 0, 2);
     announce(prompt, 2, 3, "cpu");
     announce(prompt, 3, 5, "disk");
-    announce(prompt, 5, 6, "external");
+    // Engines look a prompt up there from its beginning.
+    announce(prompt, 0, 6, "external");
     expect(see(prompt)).toEqual({ ...nothing, gpu: 32, cpu: 16, disk: 32, external: 16, held: Number.NaN });
   });
 

@@ -231,7 +231,8 @@ function checkKvPools({ "kv-pools": pools, "kv-events": { mode } }: ConfigTree):
   for (const [at, { name, endpoint, replay, topic }] of pools.entries()) {
     const path = ["kv-pools", at];
     const stream = endpoint === undefined ? undefined : `${endpoint} ${topic}`;
-    const [sameName, sameStream] = [firstWithName.get(name), stream && firstWithStream.get(stream)];
+    const sameName = firstWithName.get(name);
+    const sameStream = stream === undefined ? undefined : firstWithStream.get(stream);
     if (sameName !== undefined) {
       problems.push({ path: [...path, "name"], message: `${name} is also the name of pool ${sameName}` });
     }
@@ -243,7 +244,7 @@ function checkKvPools({ "kv-pools": pools, "kv-events": { mode } }: ConfigTree):
       problems.push({ path: [...path, "replay"], message: "needs `endpoint`" });
     }
     firstWithName.set(name, sameName ?? at);
-    if (stream) firstWithStream.set(stream, sameStream || at);
+    if (stream !== undefined) firstWithStream.set(stream, sameStream ?? at);
   }
   if (pools.length > 0 && mode === "off") {
     problems.push({ path: ["kv-pools"], message: "are unused because kv-events.mode is off" });

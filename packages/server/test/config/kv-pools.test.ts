@@ -78,6 +78,13 @@ test.each([
   if (!expected.endsWith(": ")) expect(problems[0]).toBe(expected);
 });
 
+test("of several pools with one stream each is told the first one", () => {
+  const pools = ["a", "b", "c"].map((name) => `{ name: ${name}, endpoint: "${endpoint}" }`).join(", ");
+  const problems = problemsOf(`kv-pools: [${pools}]`);
+  expect(problems).toHaveLength(2);
+  for (const problem of problems) expect(problem).toContain("is also the endpoint of pool 0");
+});
+
 test("pools are refused where no events are read at all", () => {
   const pools = `kv-pools: [{ name: a, endpoint: "${endpoint}" }]`;
   expect(problemsOf(`kv-events: { mode: "off" }\n${pools}`).map((line) => line.replace(/ \(.*/, ""))).toEqual([

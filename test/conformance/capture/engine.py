@@ -97,12 +97,34 @@ class Engine:
             _, sequence, payload = self.socket.recv_multipart()
             yield {"events": base64.b64encode(payload).decode(), "seq": int.from_bytes(sequence, "big")}
 
-    def kill(self):
+    def completions(self, prompts):
+        """Sends prompts of token ids; returns the records of their events and answers.
+
+        `prompts` gives phase, prompt, most tokens, and a list that the
+        answer's tokens are added to before the next prompt is taken.
+        """
+        records = []
+        for phase, prompt, max_tokens, answer in prompts:
+            body = {"model": NAME, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
+            response = self.post("/v1/completions", {**body, "ignore_eos": True, "return_token_ids": True})
+            records.extend(self.messages())
+            details = response["usage"].get("prompt_tokens_details") or {}
+            output = response["choices"][0]["token_ids"]
+            answer.extend(output)
+            cached = details.get("cached_tokens") or 0
+            records.append({"request": {"phase": phase, "prompt": prompt, "cached_tokens": cached, "output": output}})
+        return records
+
+    def kill(self, log=None):
+        """Ends the server; `log` is a path to keep its log at."""
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         self.socket.close(0)
         self.log.close()
+        if log:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text((self.folder / "engine.log").read_text())
 
 
 def free_port():

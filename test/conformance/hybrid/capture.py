@@ -28,7 +28,7 @@ sys.path.insert(0, str(HERE.parent / "capture"))
 
 import models
 import workload
-from engine import NAME, Engine, read, write
+from engine import Engine, read, write
 
 
 def run(name, kind, prompts, log=None):
@@ -42,22 +42,9 @@ def run(name, kind, prompts, log=None):
             description = engine.wait()
             model = {"layers": layers} if layers else {"config": models.essentials(kind["config"])}
             header = {"kind": name, "driven": bool(layers), "arguments": engine.arguments, **model, **description}
-            records = [header]
-            for phase, prompt, max_tokens, answer in prompts(header):
-                body = {"model": NAME, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
-                response = engine.post("/v1/completions", {**body, "ignore_eos": True, "return_token_ids": True})
-                records.extend(engine.messages())
-                details = response["usage"].get("prompt_tokens_details") or {}
-                output = response["choices"][0]["token_ids"]
-                answer.extend(output)
-                cached = details.get("cached_tokens") or 0
-                records.append({"request": {"phase": phase, "prompt": prompt, "cached_tokens": cached, "output": output}})
-            return records
+            return [header, *engine.completions(prompts(header))]
         finally:
-            engine.kill()
-            if log:
-                log.parent.mkdir(parents=True, exist_ok=True)
-                log.write_text((Path(folder) / "engine.log").read_text())
+            engine.kill(log)
 
 
 def path_of(name):

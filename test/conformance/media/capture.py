@@ -105,10 +105,7 @@ def run(name, tokenizer, log=None):
                 records.append({"request": {"phase": phase, "body": body, **result, "usage": usage}})
             return records
         finally:
-            engine.kill()
-            if log:
-                log.parent.mkdir(parents=True, exist_ok=True)
-                log.write_text((Path(folder) / "engine.log").read_text())
+            engine.kill(log)
 
 
 def render(engine, body):

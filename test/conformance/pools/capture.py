@@ -114,22 +114,9 @@ def run(name, kind, log=None):
         try:
             description = engine.wait()
             header = {"kind": name, "arguments": engine.arguments, **description}
-            records = [header, *first_messages(engine)]
-            for phase, prompt, max_tokens, answer in workload.prompts(header):
-                body = {"model": NAME, "prompt": prompt, "max_tokens": max_tokens, "temperature": 0}
-                response = engine.post("/v1/completions", {**body, "ignore_eos": True, "return_token_ids": True})
-                records.extend(engine.messages())
-                details = response["usage"].get("prompt_tokens_details") or {}
-                output = response["choices"][0]["token_ids"]
-                answer.extend(output)
-                cached = details.get("cached_tokens") or 0
-                records.append({"request": {"phase": phase, "prompt": prompt, "cached_tokens": cached, "output": output}})
-            return records
+            return [header, *first_messages(engine), *engine.completions(workload.prompts(header))]
         finally:
-            engine.kill()
-            if log:
-                log.parent.mkdir(parents=True, exist_ok=True)
-                log.write_text((Path(folder) / "engine.log").read_text())
+            engine.kill(log)
 
 
 def main():

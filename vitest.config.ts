@@ -50,12 +50,16 @@ const gate = [
   "usage",
 ].map((capability) => `test/integration/${capability}.test.ts`);
 
+/** Times of real programs, which whatever else runs makes longer. */
+const measured = ["test/calibration/calibration.test.ts", "test/chaos/latency.test.ts"];
+
 /** Whole programs, which take seconds to start. */
 const programs = { ...shared, isolate: true, testTimeout: 120_000, hookTimeout: 120_000 };
 
 export default defineConfig({
   test: {
-    maxWorkers: 2,
+    // Programs wait more than they compute.
+    maxWorkers: 3,
     projects: [
       {
         test: {
@@ -95,15 +99,23 @@ export default defineConfig({
         },
       },
       {
-        // Deadlines of real programs: nothing else runs beside them.
+        test: {
+          ...programs,
+          isolate: false,
+          name: "chaos",
+          include: ["test/chaos/**/*.test.ts"],
+          // The one needs another release: `npm run test:chaos -- --older DIR`.
+          exclude: [...(process.env.ESPALIER_OLDER ? [] : ["test/chaos/upgrade.test.ts"]), ...measured],
+        },
+      },
+      {
+        // Times of real programs: nothing else runs beside them.
         test: {
           ...programs,
           isolate: false,
           fileParallelism: false,
-          name: "chaos",
-          include: ["test/chaos/**/*.test.ts", "test/calibration/calibration.test.ts"],
-          // It needs another release: `npm run test:chaos -- --older DIR`.
-          exclude: process.env.ESPALIER_OLDER ? [] : ["test/chaos/upgrade.test.ts"],
+          name: "measured",
+          include: measured,
           sequence: { groupOrder: 1 },
         },
       },

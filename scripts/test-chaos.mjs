@@ -39,7 +39,7 @@ process.exit(status === 0 && counts.failures === 0 && counts.lost === 0 ? 0 : 1)
 function run(files) {
   const vitest = join(root, "node_modules", ".bin", "vitest");
   const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${testsFile}`];
-  const child = spawn(vitest, ["run", "--project", "chaos", ...reporters, ...files], {
+  const child = spawn(vitest, ["run", "--project", "chaos", "--project", "measured", ...reporters, ...files], {
     cwd: root,
     // The tests' own lines stay to be seen where only JSON is to be on standard output.
     stdio: ["ignore", values.json ? 2 : "inherit", "inherit"],

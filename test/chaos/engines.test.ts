@@ -55,7 +55,7 @@ async function more(traffic: Traffic, count: number): Promise<void> {
 
 /** Traffic before, during and after. */
 async function endure(begin: () => Promise<void>, isAllowed?: (failure: string) => boolean): Promise<Traffic> {
-  const traffic = startTraffic({ routers: () => [router], clients: 4, pauseMs: 2, ...(isAllowed && { isAllowed }) });
+  const traffic = startTraffic({ routers: () => [router], clients: 4, everyMs: 2, ...(isAllowed && { isAllowed }) });
   await more(traffic, 20);
   await begin();
   await more(traffic, 60);

@@ -1,10 +1,11 @@
+import { systemScheduler } from "@espalier/core";
 import { waitFor } from "@espalier/testing";
 import { expect, onTestFinished } from "vitest";
 import { since } from "./deadlines.ts";
 import { type Fleet, untilWhole } from "./fleet.ts";
 import { areFeedsOwned, stateOf } from "./mesh-views.ts";
 import type { RouterProcess } from "./router-process.ts";
-import { pause, type Traffic } from "./traffic.ts";
+import type { Traffic } from "./traffic.ts";
 
 /** How often a load balancer asks for readiness. */
 const probeMs = 50;
@@ -12,24 +13,19 @@ const probeMs = 50;
 /** What a load balancer in front of the routers would send requests to. */
 export function balance(routers: Map<string, RouterProcess>): () => readonly RouterProcess[] {
   const ready = new Set<RouterProcess>(routers.values());
-  let isRunning = true;
-  const watch = async (): Promise<void> => {
-    while (isRunning) {
-      for (const router of routers.values()) {
-        const isReady = await fetch(`${router.url}/readyz`).then(
-          ({ status }) => status === 200,
-          () => false,
-        );
-        if (isReady) ready.add(router);
-        else ready.delete(router);
-      }
-      await pause(probeMs);
-    }
+  const probe = async (router: RouterProcess): Promise<void> => {
+    const isReady = await fetch(`${router.url}/readyz`).then(
+      ({ status }) => status === 200,
+      () => false,
+    );
+    if (isReady) ready.add(router);
+    else ready.delete(router);
   };
-  void watch();
-  onTestFinished(() => {
-    isRunning = false;
-  });
+  onTestFinished(
+    systemScheduler.every(probeMs, () => {
+      for (const router of routers.values()) void probe(router);
+    }),
+  );
   return () => [...routers.values()].filter((router) => ready.has(router));
 }
 

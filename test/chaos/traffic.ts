@@ -8,13 +8,14 @@ export interface TrafficOptions {
   readonly routers: () => readonly RouterProcess[];
   /** Requests at a time. */
   readonly clients?: number;
-  readonly pauseMs?: number;
+  /** How often clients that have their answer ask again, in milliseconds. */
+  readonly everyMs?: number;
   readonly maxTokens?: number;
   /** Asked for every failure: whether no router could have spared the client that. None unless given. */
   readonly isAllowed?: (failure: string) => boolean;
 }
 
-/** Streamed chats, one after the other from each client, the routers in turn. */
+/** Streamed chats at a steady pace, one after the other from each client, the routers in turn. */
 export interface Traffic {
   readonly completed: number;
   /** What went wrong and should not have, one sentence per request. */
@@ -26,26 +27,31 @@ export interface Traffic {
 }
 
 export function startTraffic(options: TrafficOptions): Traffic {
-  const { routers, clients = 2, pauseMs = 20, maxTokens = 8, isAllowed = () => false } = options;
+  const { routers, clients = 2, everyMs = 20, maxTokens = 8, isAllowed = () => false } = options;
   const failures: string[] = [];
   const allowed: string[] = [];
   let completed = 0;
-  let isRunning = true;
   let asked = 0;
-  const client = async (number: number): Promise<void> => {
-    for (let turn = 0; isRunning; turn++) {
-      const able = routers();
-      const router = able[asked++ % able.length];
-      const wrong = router ? await askStream(router.url, chatOf(number, turn, maxTokens)) : "nobody to ask";
-      if (wrong === undefined) completed += 1;
-      else (isAllowed(wrong) ? allowed : failures).push(`${router?.id}: ${wrong}`);
-      await pause(pauseMs);
-    }
+  const askNext = async (client: number, turn: number): Promise<void> => {
+    const able = routers();
+    const router = able[asked++ % able.length];
+    const wrong = router ? await askStream(router.url, chatOf(client, turn, maxTokens)) : "nobody to ask";
+    if (wrong === undefined) completed += 1;
+    else (isAllowed(wrong) ? allowed : failures).push(`${router?.id}: ${wrong}`);
   };
-  const ended = Promise.all(Array.from({ length: clients }, (_, number) => client(number)));
-  onTestFinished(() => {
-    isRunning = false;
+  const turns = Array<number>(clients).fill(0);
+  const open = new Map<number, Promise<void>>();
+  const end = systemScheduler.every(everyMs, () => {
+    for (const [client, turn] of turns.entries()) {
+      if (open.has(client)) continue;
+      turns[client] = turn + 1;
+      open.set(
+        client,
+        askNext(client, turn).finally(() => open.delete(client)),
+      );
+    }
   });
+  onTestFinished(end);
   return {
     get completed() {
       return completed;
@@ -53,8 +59,8 @@ export function startTraffic(options: TrafficOptions): Traffic {
     failures,
     allowed,
     async stop() {
-      isRunning = false;
-      await ended;
+      end();
+      await Promise.all(open.values());
       const reported = completed + failures.length + allowed.length;
       const counts = { completed, allowedFailures: allowed.length, failures: failures.length };
       tellChaos({ requests: asked, ...counts, lost: asked - reported });
@@ -88,8 +94,4 @@ async function askStream(url: string, body: unknown): Promise<string | undefined
   } catch (error) {
     return error instanceof Error ? `${error.message} ${String(error.cause ?? "")}` : String(error);
   }
-}
-
-export function pause(delayMs: number): Promise<void> {
-  return new Promise((resolve) => systemScheduler.after(delayMs, resolve));
 }

@@ -1,3 +1,4 @@
+import { createSocket } from "node:dgram";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { createServer } from "node:net";
@@ -67,12 +68,12 @@ const firstPort = 15_000;
 const portCount = 15_000;
 const attempts = 200;
 
-/** The next candidate. Parallel test processes begin at different ports. */
+/** The next candidate. Parallel test processes begin at different ports, and skip those of others. */
 let next = (process.pid * 7_919) % portCount;
 
 /**
- * A port that is free at all these addresses, and that this process has not returned before: no other test and no outgoing
- * connection takes it before the caller listens.
+ * A port that is free at all these addresses, and that neither this process nor one that still runs was given before: no other
+ * test and no outgoing connection takes it, also while nobody listens there.
  *
  * @throws Error when no port of 200 is free
  */
@@ -80,10 +81,20 @@ export async function freePort(hosts: readonly string[] = ["127.0.0.1"]): Promis
   for (let attempt = 0; attempt < attempts; attempt++) {
     const port = firstPort + next;
     next = (next + 1) % portCount;
+    if (!(await reserve(port))) continue;
     const servers = hosts.map((host) => createServer().listen(port, host));
     const outcomes = await Promise.allSettled(servers.map((server) => once(server, "listening")));
     await Promise.all(servers.map((server) => new Promise<void>((resolve) => server.close(() => resolve()))));
     if (outcomes.every(({ status }) => status === "fulfilled")) return port;
   }
   throw new Error("no port is free");
+}
+
+/** Holds the port of the same number for UDP, which nothing else uses, as long as this process runs. */
+async function reserve(port: number): Promise<boolean> {
+  const socket = createSocket("udp4").unref().bind(port, "127.0.0.1");
+  return once(socket, "listening").then(
+    () => true,
+    () => false,
+  );
 }

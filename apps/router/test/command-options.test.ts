@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { type DemoFlags, readDemoOptions } from "../src/commands/demo.ts";
 import { type ReplayFlags, readReplayOptions } from "../src/commands/replay.ts";
+import { type DemoFlags, readDemoOptions } from "../src/demo/demo-options.ts";
 
 const replayFlags: ReplayFlags = {
   trace: "trace.jsonl",

@@ -1,7 +1,7 @@
 import { systemClock } from "@espalier/core";
 import { loadRequestTokens, shippedModelFolder } from "@espalier/tokenizer";
 import { expect, test } from "vitest";
-import { demoQuestion } from "../src/commands/demo.ts";
+import { demoQuestion } from "../src/demo/describe-demo.ts";
 
 const blockTokens = 16;
 

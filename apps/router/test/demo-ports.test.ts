@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type DemoFlags, readDemoOptions } from "../src/commands/demo.ts";
+import { type DemoFlags, readDemoOptions } from "../src/demo/demo-options.ts";
 
 const flags: DemoFlags = {
   engines: "4",

@@ -3,7 +3,8 @@ import { setMaxListeners } from "node:events";
 import type { RequestResult } from "@espalier/simulator";
 import { waitFor } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { describeDemo, runDemoLoad } from "../src/commands/demo.ts";
+import { runDemoLoad } from "../src/demo/demo-load.ts";
+import { describeDemo } from "../src/demo/describe-demo.ts";
 import { streamAnswer, temporaryServer } from "./temporary.ts";
 
 /** Every request under way listens to the signal. */

@@ -4,22 +4,20 @@
  */
 
 export type { JsonObject } from "@espalier/core";
-export type { AnswerFault } from "./answer-content.ts";
-export { type AnswerEnd, AnswerEndReader, answerEnds } from "./answer-end.ts";
-export { type FoundConversation, findConversation } from "./conversation.ts";
-export { type BodyEdits, editBody } from "./edit-body.ts";
+export type { AnswerFault } from "./answer/answer-content.ts";
+export { type AnswerEnd, AnswerEndReader, answerEnds } from "./answer/answer-end.ts";
+export { readAnswerHead } from "./answer/answer-fault.ts";
+export { createJsonUsageReader } from "./answer/json-usage-reader.ts";
+export { createSseUsageFilter, type SseUsageFilter } from "./answer/sse-usage-filter.ts";
+export { isUnknownModelAnswer } from "./answer/unknown-model.ts";
+export type { Usage } from "./answer/usage.ts";
 export { type ApiFamily, type Endpoint, endpoints } from "./endpoints.ts";
 export { abortedResponse, type ErrorResponse, errorResponse, errorStreamFrame } from "./error-response.ts";
 export { readJsonMember, type Span } from "./json-scan.ts";
-export { createJsonUsageReader } from "./json-usage-reader.ts";
 export { RealtimeFrames, readSessionUpdate, type SessionUpdate } from "./realtime-events.ts";
-export { type RequestView, readRequestView, scanRequest, viewRequest } from "./request-view.ts";
-export { type AnswerBeginning, readBeginning } from "./resume/answer-beginning.ts";
-export { completeAnswer } from "./resume/complete-answer.ts";
-export { type Continuation, continueRequest } from "./resume/continue-request.ts";
-export { PagedBytes } from "./resume/paged-bytes.ts";
-export { isResumable } from "./resume/resumable-request.ts";
-export { StreamSplice } from "./resume/stream-splice.ts";
+export { type FoundConversation, findConversation } from "./request/conversation.ts";
+export { type BodyEdits, editBody } from "./request/edit-body.ts";
+export { type RequestView, readRequestView, scanRequest, viewRequest } from "./request/request-view.ts";
 export {
   defaultSessionKeyLadder,
   type FoundSession,
@@ -28,8 +26,11 @@ export {
   nameOfSource,
   prefixSource,
   type SessionKeySource,
-} from "./session-key.ts";
-export { createSseUsageFilter, readAnswerHead, type SseUsageFilter } from "./sse-usage-filter.ts";
+} from "./request/session-key.ts";
+export { type AnswerBeginning, readBeginning } from "./resume/answer-beginning.ts";
+export { completeAnswer } from "./resume/complete-answer.ts";
+export { type Continuation, continueRequest } from "./resume/continue-request.ts";
+export { PagedBytes } from "./resume/paged-bytes.ts";
+export { isResumable } from "./resume/resumable-request.ts";
+export { StreamSplice } from "./resume/stream-splice.ts";
 export { parseStoredResponsePath, readResponseId } from "./stored-response.ts";
-export { isUnknownModelAnswer } from "./unknown-model.ts";
-export type { Usage } from "./usage.ts";

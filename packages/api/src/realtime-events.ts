@@ -1,6 +1,6 @@
 import { isJsonObject } from "@espalier/core";
 import { FrameScanner, opcodes } from "@espalier/core/websocket";
-import { findUsageReport, joinUsage, type Usage } from "./usage.ts";
+import { findUsageReport, joinUsage, type Usage } from "./answer/usage.ts";
 
 /** Most bytes of an event of the realtime API that is read. */
 const maxReadEventBytes = 65_536;

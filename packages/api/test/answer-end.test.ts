@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { AnswerEndReader } from "../src/answer-end.ts";
+import { AnswerEndReader } from "../src/answer/answer-end.ts";
 import { createSseUsageFilter } from "../src/index.ts";
 
 /** The end of an answer in one piece, whatever its chunks. */

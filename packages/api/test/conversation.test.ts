@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { findConversation, maxComparedBytes } from "../src/conversation.ts";
+import { findConversation, maxComparedBytes } from "../src/request/conversation.ts";
 import { anthropic, chat, completions, responses, viewOf } from "./helpers.ts";
 
 const system = { role: "system", content: "You are an agent. ".repeat(40) };

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readBoolean, readInteger } from "../src/field-readers.ts";
+import { readBoolean, readInteger } from "../src/request/field-readers.ts";
 
 // What pydantic 2.13 makes of each value as `bool` and as `int`, in its lax mode; undefined where it refuses.
 test.each<[value: unknown, asBoolean: boolean | undefined, asInteger: number | undefined]>([

@@ -1,6 +1,6 @@
-import { editBody } from "../edit-body.ts";
 import type { Endpoint } from "../endpoints.ts";
-import { type RequestView, scanRequest, viewRequest } from "../request-view.ts";
+import { editBody } from "../request/edit-body.ts";
+import { type RequestView, scanRequest, viewRequest } from "../request/request-view.ts";
 import type { AnswerBeginning } from "./answer-beginning.ts";
 
 /** A request for the rest of an answer. */

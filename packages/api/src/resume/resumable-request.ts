@@ -1,5 +1,5 @@
 import type { JsonBody } from "@espalier/core";
-import type { RequestView } from "../request-view.ts";
+import type { RequestView } from "../request/request-view.ts";
 
 /** Whether the value of a field leaves the rest of the answer to its beginning alone. */
 type FieldRule = (body: JsonBody, node: number) => boolean;

@@ -1,4 +1,4 @@
-import { type Cancel, type Clock, DecayedSum, type ErrorCode, EspalierError, type Scheduler } from "@espalier/core";
+import { type Cancel, type Clock, type ErrorCode, EspalierError, type Scheduler } from "@espalier/core";
 import type { AdmissionMeters, ShedReason } from "./admission-meters.ts";
 import type {
   AdmissionExclusion,
@@ -9,7 +9,9 @@ import type {
   PeerLoad,
 } from "./admission-request.ts";
 import { type ClassQueue, DeficitScheduler, type ScanState } from "./class-queue.ts";
+import { DrainRate } from "./drain-rate.ts";
 import { FairShareBackoff, type FleetUsage, type TenantUsage } from "./fair-share.ts";
+import { ParkedRequests } from "./parked-requests.ts";
 import { type AdmissionSettings, checkSettings } from "./settings.ts";
 import { ClassPartition, hasCandidate, UnsaturatedTargets } from "./unsaturated-targets.ts";
 import {
@@ -452,131 +454,4 @@ export class Admission<Target extends AdmissionTarget> implements TicketOwner<Ta
     waiting.serviceClass.meters.waited(waiting.waitedMs);
     waiting.listener.admitted(targets, waiting);
   }
-}
-
-const halfLifeMs = 10_000;
-/** A queue that was empty for this long starts to learn its drain rate anew. */
-const forgetMs = 60_000;
-/** Less observed time than this gives no estimate. */
-const leastMs = 500;
-
-/** How fast a queue drains, learned while requests wait in it. */
-class DrainRate {
-  #tokens = new DecayedSum(halfLifeMs);
-  /** Time during which requests waited, decayed like the tokens. */
-  #busyMs = new DecayedSum(halfLifeMs);
-  #lastMs = Number.NEGATIVE_INFINITY;
-
-  /** Requests are waiting now. @param begins whether the queue was empty since the last call */
-  waiting(begins: boolean, nowMs: number): void {
-    if (nowMs - this.#lastMs > forgetMs) {
-      this.#tokens = new DecayedSum(halfLifeMs);
-      this.#busyMs = new DecayedSum(halfLifeMs);
-    } else if (!begins) this.#busyMs.add(nowMs - this.#lastMs, nowMs);
-    this.#lastMs = nowMs;
-  }
-
-  /** Prompt tokens that left the queue while requests waited. */
-  left(tokens: number, nowMs: number): void {
-    this.#tokens.add(tokens, nowMs);
-  }
-
-  /** Expected milliseconds until this many tokens have left; undefined while unknown. */
-  predictMs(tokens: number, nowMs: number): number | undefined {
-    const busyMs = this.#busyMs.at(nowMs);
-    const left = this.#tokens.at(nowMs);
-    return busyMs < leastMs || left <= 0 ? undefined : (tokens * busyMs) / left;
-  }
-}
-
-/** How often parked requests are checked again. */
-export const recheckEveryMs = 250;
-/** Most requests that one check looks at, in order of arrival. */
-export const maxRechecked = 64;
-
-interface ParkedRequestsOptions<Target extends AdmissionTarget> {
-  /** The queue's bounds, which apply to parked requests separately. */
-  readonly settings: Pick<AdmissionSettings, "maxQueued" | "maxQueuedBytes">;
-  readonly clock: Clock;
-  readonly scheduler: Scheduler;
-  /** Whether a released request would only be queued. */
-  readonly isBusy: () => boolean;
-  /** A request is no longer parked. */
-  readonly released: (request: WaitingRequest<Target>) => void;
-}
-
-/**
- * Parks requests of classes with a max cold wait while they would evict cache blocks that are expected to be reused.
- * Parked requests are not in the queue, so they delay no other request. After the max cold wait a request is released
- * in any case.
- */
-class ParkedRequests<Target extends AdmissionTarget> {
-  readonly #options: ParkedRequestsOptions<Target>;
-  /** In order of arrival. */
-  readonly #parked = new Set<WaitingRequest<Target>>();
-  #cancel: Cancel | undefined;
-  #sizeBytes = 0;
-
-  constructor(options: ParkedRequestsOptions<Target>) {
-    this.#options = options;
-  }
-
-  get count(): number {
-    return this.#parked.size;
-  }
-
-  /**
-   * Parks a request that has to wait for memory, unless it has a deadline or the bounds are reached. Reaching the
-   * bounds refuses no request.
-   *
-   * @returns whether it was parked
-   */
-  park(request: WaitingRequest<Target>): boolean {
-    const { settings } = this.#options;
-    const { serviceClass, dueMs } = request;
-    if (serviceClass.settings.maxColdWaitMs === 0 || dueMs < Number.POSITIVE_INFINITY) return false;
-    const sizeBytes = this.#sizeBytes + request.request.sizeBytes;
-    if (this.#parked.size >= settings.maxQueued || sizeBytes > settings.maxQueuedBytes || fitsInMemory(request))
-      return false;
-    request.isWaiting = true;
-    this.#parked.add(request);
-    this.#sizeBytes = sizeBytes;
-    serviceClass.meters.parked(1);
-    this.#cancel ??= this.#options.scheduler.every(recheckEveryMs, () => this.#recheck());
-    return true;
-  }
-
-  /** @returns false when it is not parked */
-  remove(request: WaitingRequest<Target>): boolean {
-    if (!this.#parked.delete(request)) return false;
-    request.isWaiting = false;
-    this.#sizeBytes -= request.request.sizeBytes;
-    request.serviceClass.meters.parked(-1);
-    request.serviceClass.meters.parkedFor(this.#options.clock.nowMs() - request.arrivedMs);
-    if (this.#parked.size === 0) {
-      this.#cancel?.();
-      this.#cancel = undefined;
-    }
-    return true;
-  }
-
-  #recheck(): void {
-    const { clock, isBusy, released } = this.#options;
-    let checked = 0;
-    for (const request of [...this.#parked]) {
-      if (!this.#parked.has(request)) continue;
-      const isOver = clock.nowMs() - request.arrivedMs >= request.serviceClass.settings.maxColdWaitMs;
-      if (!isOver) {
-        if (checked >= maxRechecked || isBusy()) return;
-        checked += 1;
-        if (!fitsInMemory(request)) continue;
-      }
-      this.remove(request);
-      released(request);
-    }
-  }
-}
-
-function fitsInMemory<Target extends AdmissionTarget>({ listener }: WaitingRequest<Target>): boolean {
-  return listener.fitsInMemory?.() ?? true;
 }

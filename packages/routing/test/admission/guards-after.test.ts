@@ -4,8 +4,8 @@
  */
 
 import { expect, test } from "vitest";
-import { recheckEveryMs } from "../../src/admission/admission.ts";
 import { maxBackoffMs, noFleetUsage, rescanMs } from "../../src/admission/index.ts";
+import { recheckEveryMs } from "../../src/admission/parked-requests.ts";
 import { createRig, full, type Rig, type RigOptions, testClass } from "./rig.ts";
 
 /** What a row may change about a router while it runs. */

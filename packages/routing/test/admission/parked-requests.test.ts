@@ -1,6 +1,6 @@
 import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
-import { maxRechecked, recheckEveryMs } from "../../src/admission/admission.ts";
+import { maxRechecked, recheckEveryMs } from "../../src/admission/parked-requests.ts";
 import { createRig, testClass } from "./rig.ts";
 
 const maxColdWaitMs = 10_000;

@@ -1,5 +1,5 @@
 import type { Target } from "@espalier/engines";
-import type { Engine, Verdict } from "../request/exchange.ts";
+import type { Engine, Verdict } from "../request/answer-source.ts";
 import type { BodyFields, PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { adapterCallsOf, adapterFields } from "./adapter-loader.ts";

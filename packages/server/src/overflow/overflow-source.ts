@@ -5,16 +5,16 @@ import { describeDecision } from "../admin/decision-feed.ts";
 import type { OverflowReason } from "../config/index.ts";
 import { createAttemptMetrics } from "../data-plane/request-metrics.ts";
 import { AnswerReader } from "../request/answer-reader.ts";
-import {
-  type AnswerSource,
-  type AttemptFailure,
-  Exchange,
-  type ExchangeControl,
-  type ExchangeOutcome,
-  type HeadVerdict,
-  type NextEngine,
-  type Verdict,
-} from "../request/exchange.ts";
+import type {
+  AnswerSource,
+  AttemptFailure,
+  ExchangeControl,
+  ExchangeOutcome,
+  HeadVerdict,
+  NextEngine,
+  Verdict,
+} from "../request/answer-source.ts";
+import { Exchange } from "../request/exchange.ts";
 import { dropBody, type PlannedRequest } from "../request/planned-request.ts";
 import { reportEnd } from "../request/request-end.ts";
 import type { ClientResponse } from "../request/response-sink.ts";

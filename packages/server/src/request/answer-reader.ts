@@ -12,7 +12,7 @@ import {
   type Usage,
 } from "@espalier/api";
 import type { Clock } from "@espalier/core";
-import type { Verdict } from "./exchange.ts";
+import type { Verdict } from "./answer-source.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 import type { BodyFilter } from "./response-sink.ts";
 

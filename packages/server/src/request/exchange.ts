@@ -1,28 +1,21 @@
-import { type AnswerFault, type ApiFamily, errorStreamFrame } from "@espalier/api";
+import type { AnswerFault, ApiFamily } from "@espalier/api";
 import { asEspalierError, EspalierError, type Logger } from "@espalier/core";
 import {
   type FailureKind as AttemptFailureKind,
   type AttemptOwner,
   type AttemptRequest,
-  answerHeaders,
-  dropHeader,
   PiecedBody,
   type RunningAttempt,
   retryAfterMs,
   StreamedBody,
-  type Upstream,
   type WireBody,
   wireBody,
 } from "@espalier/engines";
-import type { FailureKind, Retries } from "@espalier/routing";
+import type { FailureKind } from "@espalier/routing";
 import type { AttemptMetrics } from "../data-plane/request-metrics.ts";
-import { type BodyFilter, type ClientResponse, ResponseSink } from "./response-sink.ts";
-
-/** One engine as an exchange sees it. */
-export interface Engine extends Upstream {
-  /** Replaces the request's body for this engine. */
-  readonly body?: readonly Buffer[] | undefined;
-}
+import type { AnswerSource, Engine, ExchangeControl, ExchangeOutcome, NextEngine } from "./answer-source.ts";
+import { ClientAnswer } from "./client-answer.ts";
+import type { ClientResponse } from "./response-sink.ts";
 
 /** One client's request. */
 export interface ExchangedRequest {
@@ -57,98 +50,9 @@ export interface ExchangeParts {
   readonly logger: Logger;
 }
 
-/** Why one attempt did not give the client a whole answer. */
-export interface AttemptFailure {
-  readonly kind: FailureKind;
-  /** The engine's status, for kind `status`. */
-  readonly status?: number;
-  /** The engine's Retry-After, for kind `status`; absent when it sent none. */
-  readonly retryAfterMs?: number | undefined;
-  /** Whether it failed before the first byte of the body, so that another engine may still answer. */
-  readonly beforeFirstByte: boolean;
-  readonly error: EspalierError;
-}
-
-export type ExchangeOutcome =
-  /** `bytes` is the size of the body that was written. */
-  | { readonly kind: "completed"; readonly status: number; readonly bytes: number }
-  /** Nothing was written: the caller answers the error. */
-  | { readonly kind: "failed"; readonly error: EspalierError }
-  /** Failed after the first byte. The client's response has been ended with an error frame, or destroyed. */
-  | { readonly kind: "cut"; readonly error: EspalierError }
-  /** The client went away, or stopped reading for too long. */
-  | { readonly kind: "client_closed" };
-
-/**
- * The verdict on the beginning of an answer. `more` asks for a longer beginning; `unknown_model` is the engine's, and so is a
- * fault of an answer with status 200.
- */
-export type Verdict = "pass" | "decline" | "more" | "unknown_model" | AnswerFault;
-
 /** Whether a request was not taken, by the status of the error with which its answer begins. */
 function isRefusal(status: number): boolean {
   return status < 500 || status === 503;
-}
-
-/** The engine of the next attempt: undefined when none is left, `later` when `proceed` will be called. */
-export type NextEngine = Engine | "later" | undefined;
-
-/**
- * What the head of an answer says. `pass_over` asks another engine where the retry budget allows it, `decline` asks
- * one in any case.
- */
-export type HeadVerdict = "pass" | "pass_over" | "decline";
-
-/** What a source does with its exchange. */
-export type ExchangeControl = Pick<Exchange, "launch" | "proceed" | "refuse" | "withdraw" | "move" | "crash">;
-
-/** Reads the body of an answer in transit. */
-interface BodyReader {
-  /** See `AttemptOwner`. */
-  readonly awaitsContent: boolean;
-  /** Whether the stream, which is complete for HTTP, has ended too early. */
-  readonly isBroken?: boolean;
-  /** The filter that reads or changes the body. */
-  filter(status: number, contentType: string): BodyFilter | undefined;
-  /** The first byte of the body arrived from the engine. */
-  firstByte(): void;
-}
-
-/** Where the answer comes from: the engines of a pool, or backends outside the fleet. Chooses and accounts for attempts. */
-export interface AnswerSource {
-  readonly retries: Retries;
-  readonly reader: BodyReader;
-  /** The client is there. Calls `launch`, now or later. */
-  start(exchange: ExchangeControl): void;
-  /** Chooses the engine of the next attempt. Must not choose one that failed. */
-  choose(): NextEngine;
-  /** The attempt at the chosen engine is being sent. */
-  started(): void;
-  /**
-   * The attempt failed through the engine's fault. Called before another engine is chosen. A failure of kind `status`
-   * may still be followed by `answering`: when no engine is left, the client gets that same answer. Not called when
-   * the client went away or the request's own deadline passed.
-   */
-  failed(failure: AttemptFailure): void;
-  /** @param headers the engine's, alternating; none for an error with status 200 */
-  judgeHead(status: number, headers: readonly Buffer[]): HeadVerdict;
-  /** Checks the beginning of a body. At 64 KiB, or at the end of the body, it passes unless declined. */
-  judge(status: number, head: Buffer, ended: boolean): Verdict;
-  /** Makes an engine's headers, as flat pairs, those of the client's answer, in place. */
-  editHeaders(pairs: string[]): void;
-  /** Whether a stream of which only the head came may begin anew at another engine. */
-  readonly mayBeginAnew?: boolean;
-  /**
-   * A stream broke after its first byte. Called once at most.
-   *
-   * @param leave reports the failed attempt, where nobody has yet; called before another engine is chosen
-   * @returns the engine that goes on with it, or what is left of it; undefined when the client gets an error
-   */
-  resumeStream?(kind: FailureKind, leave?: () => void): NextEngine | Buffer;
-  /** The client gets this answer, and there are no more attempts. @param headers those of the answer, as flat pairs */
-  answering(status: number, headers: readonly string[]): void;
-  /** The request is over. Called once. */
-  ended(outcome: ExchangeOutcome): void;
 }
 
 /** A longer beginning of an answer passes without a final verdict. */
@@ -158,31 +62,20 @@ const noBytes = Buffer.alloc(0);
 
 /**
  * Gives one client the answer of one of several engines. Makes attempts one at a time until an answer's first byte, and
- * from then on passes that engine's bytes on. Withholds the engine's headers until the first byte of its body: engines
- * send headers when they accept a request, long before the prompt is processed, and another engine can take over until
- * a byte was sent. Its source chooses the engines, and its carrier brings attempts to them.
+ * from then on passes that engine's bytes on. Its source chooses the engines, and its carrier brings attempts to them.
  */
-export class Exchange implements AttemptOwner {
+export class Exchange implements AttemptOwner, ExchangeControl {
   readonly #parts: ExchangeParts;
   readonly #request: ExchangedRequest;
   readonly #response: ClientResponse;
   readonly #source: AnswerSource;
-  readonly #sink: ResponseSink;
+  readonly #answer: ClientAnswer;
   /** The client's body, and the one sent to the engine of the present attempt. */
   #body: WireBody = null;
   #sent: WireBody = null;
-  /** The beginning of a body without a verdict yet. */
-  #judgedHead: Buffer | undefined;
   /** The current attempt. */
   #attempt: RunningAttempt | undefined;
   #lastError: EspalierError | undefined;
-  /** Of the present attempt's answer; 0 before its headers. */
-  #status = 0;
-  #rawHeaders: readonly Buffer[] = [];
-  /** Whether the head of an answer was sent to the client. */
-  #committed = false;
-  /** Whether the body is an event stream to which a frame of our own can be added. */
-  #takesFrames = false;
   #isDrainWatched = false;
   /** Whether another engine goes on with the stream. */
   #isResumed = false;
@@ -192,7 +85,7 @@ export class Exchange implements AttemptOwner {
     this.#parts = parts;
     this.#request = request;
     this.#response = response;
-    this.#sink = new ResponseSink(response);
+    this.#answer = new ClientAnswer(response);
     this.#source = source;
   }
 
@@ -220,7 +113,6 @@ export class Exchange implements AttemptOwner {
     }
   }
 
-  /** Makes the first attempt. */
   launch(): void {
     if (this.#done) return;
     if (!this.#request.path.startsWith("/")) {
@@ -232,7 +124,6 @@ export class Exchange implements AttemptOwner {
     this.proceed();
   }
 
-  /** Has the source choose, and makes the attempt; also when what it waited for is ready. */
   proceed(): void {
     if (this.#done) return;
     try {
@@ -242,26 +133,15 @@ export class Exchange implements AttemptOwner {
     }
   }
 
-  /** Ends the request with an error; no further attempts are made. */
   refuse(error: EspalierError): void {
     this.#close(error);
   }
 
-  /**
-   * Ends the current attempt as a failure of kind `withdrawn`. Does nothing once a byte of its answer was sent to the
-   * client, or when it is over. Must not be called by the source while the exchange calls it.
-   */
   withdraw(): void {
-    if (this.#done || this.#committed || !this.#attempt || this.#isFinal) return;
+    if (this.#done || this.#answer.hasBegun || !this.#attempt || this.#isFinal) return;
     this.#giveUp("withdrawn", new EspalierError("upstream_reset"));
   }
 
-  /**
-   * Has another engine go on with the stream, though its engine is well. Must not be called by the source while the
-   * exchange calls it.
-   *
-   * @returns false when it stays where it is
-   */
   move(): boolean {
     if (this.#done || !this.#attempt || !this.#mayResume) return false;
     try {
@@ -277,7 +157,6 @@ export class Exchange implements AttemptOwner {
     }
   }
 
-  /** The code has a defect. No exception may reach undici. */
   crash(thrown: unknown): void {
     if (this.#done) return;
     this.#parts.logger.error("request failed: defect of the router", { requestId: this.#request.requestId, thrown });
@@ -286,7 +165,11 @@ export class Exchange implements AttemptOwner {
   }
 
   answered(status: number, rawHeaders: readonly Buffer[]): boolean {
-    if (this.#committed) return this.#goesOn(status, rawHeaders);
+    if (this.#answer.hasBegun) {
+      if (this.#answer.goesOn(status, rawHeaders)) return true;
+      this.#lost("status", statusError(status));
+      return false;
+    }
     try {
       const verdict = this.#isFinal ? "pass" : this.#source.judgeHead(status, rawHeaders);
       if (verdict === "pass_over" && this.#passOver(status, rawHeaders)) return false;
@@ -298,15 +181,14 @@ export class Exchange implements AttemptOwner {
       this.crash(thrown);
       return false;
     }
-    this.#status = status;
-    this.#rawHeaders = rawHeaders;
+    this.#answer.head(status, rawHeaders);
     return true;
   }
 
   received(chunk: Buffer): boolean {
     try {
-      const due = this.#committed ? chunk : this.#begin(chunk, false);
-      if (due === undefined || this.#sink.write(due)) return !this.#done;
+      const due = this.#answer.hasBegun ? chunk : this.#begin(chunk, false);
+      if (due === undefined || this.#answer.write(due)) return !this.#done;
     } catch (thrown) {
       this.crash(thrown);
       return false;
@@ -320,12 +202,12 @@ export class Exchange implements AttemptOwner {
 
   ended(): void {
     try {
-      if (!this.#committed) {
+      if (!this.#answer.hasBegun) {
         const rest = this.#begin(undefined, true);
-        if (!this.#committed) return;
-        if (rest !== undefined) this.#sink.write(rest);
+        if (!this.#answer.hasBegun) return;
+        if (rest !== undefined) this.#answer.write(rest);
       }
-      if (this.#committed && this.#source.reader.isBroken && this.#endBroken()) return;
+      if (this.#source.reader.isBroken && this.#endBroken()) return;
       this.#complete();
     } catch (thrown) {
       this.crash(thrown);
@@ -343,15 +225,15 @@ export class Exchange implements AttemptOwner {
 
   /** A response queued behind another one on its connection does not emit `close`. */
   stalled(): void {
-    this.#sink.destroy();
+    this.#answer.destroy();
     this.#clientClosed();
   }
 
   /** The client has the whole answer. */
   #complete(): void {
-    this.#sink.end();
+    this.#answer.end();
     this.#parts.attemptMetrics.answered.add();
-    this.#finish({ kind: "completed", status: this.#status, bytes: this.#sink.bytes });
+    this.#finish({ kind: "completed", status: this.#answer.status, bytes: this.#answer.bytes });
   }
 
   /** Makes attempts until one is in progress or choosing takes time. */
@@ -370,8 +252,7 @@ export class Exchange implements AttemptOwner {
   /** @returns undefined when the attempt is in progress; else how it failed, already reported */
   #try(engine: Engine): FailureKind | undefined {
     const { method, path, headers, answerDueMs } = this.#request;
-    this.#status = 0;
-    this.#judgedHead = undefined;
+    this.#answer.reset();
     this.#source.started();
     try {
       this.#sent = engine.body ? wireBody(engine.body) : this.#body;
@@ -405,7 +286,7 @@ export class Exchange implements AttemptOwner {
     this.#parts.attemptMetrics.failed[kind].add();
     this.#attempt = undefined;
     this.#lastError = error;
-    this.#source.failed({ kind, beforeFirstByte: !this.#committed, error });
+    this.#source.failed({ kind, beforeFirstByte: !this.#answer.hasBegun, error });
     return kind;
   }
 
@@ -413,7 +294,7 @@ export class Exchange implements AttemptOwner {
     try {
       this.#lose(kind, error);
       if (this.#mayResume && this.#resume(kind)) return;
-      const isBegun = this.#committed && !this.#isResumed;
+      const isBegun = this.#answer.hasBegun && !this.#isResumed;
       const next = isBegun
         ? undefined
         : this.#source.retries.after(kind, this.#hasLastingHead, () => this.#chooseAgain());
@@ -426,12 +307,13 @@ export class Exchange implements AttemptOwner {
 
   /** Whether the head of an answer came that no other engine's answer may replace. */
   get #hasLastingHead(): boolean {
-    return this.#status > 0 && (this.#status !== 200 || this.#source.mayBeginAnew !== true);
+    const { status } = this.#answer;
+    return status > 0 && (status !== 200 || this.#source.mayBeginAnew !== true);
   }
 
   /** A gateway's stream has no place for the answer of another engine, nor has one that no event can be added to. */
   get #mayResume(): boolean {
-    return this.#committed && !this.#isResumed && this.#takesFrames && !this.#isFinal;
+    return this.#answer.takesFrames && !this.#isResumed && !this.#isFinal;
   }
 
   /**
@@ -444,7 +326,7 @@ export class Exchange implements AttemptOwner {
     const next = this.#source.resumeStream?.(kind, leave);
     if (next === undefined) return false;
     if (Buffer.isBuffer(next)) {
-      this.#sink.write(next);
+      this.#answer.write(next);
       this.#complete();
       return true;
     }
@@ -471,15 +353,6 @@ export class Exchange implements AttemptOwner {
     return isLost;
   }
 
-  /** @returns whether the answer of an engine goes on with the stream */
-  #goesOn(status: number, rawHeaders: readonly Buffer[]): boolean {
-    const { contentType, encoded } = answerHeaders(rawHeaders);
-    this.#status = status;
-    if (status === 200 && contentType.startsWith("text/event-stream") && !encoded) return true;
-    this.#lost("status", statusError(status));
-    return false;
-  }
-
   /**
    * Discards an answer to try another engine.
    *
@@ -501,27 +374,25 @@ export class Exchange implements AttemptOwner {
   /**
    * Begins the answer unless it is declined: writes the engine's status and headers.
    *
-   * @returns the part of the body to write now, or undefined for none; `#committed` tells whether the answer has begun
+   * @returns the part of the body to write now, or undefined for none; `hasBegun` tells whether the answer has
    */
   #begin(chunk: Buffer | undefined, ended: boolean): Buffer | undefined {
-    const head = this.#judgedHead ? Buffer.concat([this.#judgedHead, chunk ?? noBytes]) : chunk;
-    this.#judgedHead = undefined;
+    const head = this.#answer.beginningWith(chunk);
     if ((head !== undefined || ended) && !this.#isPassed(head, ended)) return undefined;
-    const headers = this.#writeHead();
+    const headers = this.#answer.begin(this.#request.method, this.#source);
     if (headers instanceof EspalierError) {
       this.#giveUp("protocol", headers);
       return undefined;
     }
-    this.#committed = true;
     this.releaseBody();
-    this.#source.answering(this.#status, headers);
+    this.#source.answering(this.#answer.status, headers);
     if (head !== undefined) this.#source.reader.firstByte();
     return head;
   }
 
   /** @returns whether the client gets the answer that begins so; if not, more of it is awaited, or it was given up */
   #isPassed(head: Buffer | undefined, ended: boolean): boolean {
-    const verdict = this.#source.judge(this.#status, head ?? noBytes, ended || this.#isFinal);
+    const verdict = this.#source.judge(this.#answer.status, head ?? noBytes, ended || this.#isFinal);
     if (verdict === "pass" || this.#isFinal) return true;
     if (verdict === "decline") {
       this.#giveUp("declined", new EspalierError("no_engine_available"));
@@ -533,27 +404,8 @@ export class Exchange implements AttemptOwner {
     }
     if (typeof verdict === "object") return !this.#giveUpFaulty(verdict);
     if (head === undefined || ended || head.length >= maxJudgedBytes) return true;
-    this.#judgedHead = Buffer.from(head);
+    this.#answer.hold(head);
     return false;
-  }
-
-  /** @returns the answer's headers, or why they cannot be written: then nothing was written */
-  #writeHead(): readonly string[] | EspalierError {
-    const { pairs, contentType, encoded } = answerHeaders(this.#rawHeaders);
-    const isEvents = contentType.startsWith("text/event-stream");
-    const bodiless = this.#request.method === "HEAD" || this.#status === 204 || this.#status === 304;
-    // A compressed body cannot be read, and a filter that looks for the end of an event would hold all of it back.
-    const filter = bodiless || encoded ? undefined : this.#source.reader.filter(this.#status, contentType);
-    // A stream may need an error frame at its end.
-    if (filter?.changesLength || isEvents) dropHeader(pairs, "content-length");
-    this.#source.editHeaders(pairs);
-    try {
-      this.#sink.begin(this.#status, pairs, filter);
-    } catch (thrown) {
-      return new EspalierError("upstream_protocol_error", undefined, { cause: thrown });
-    }
-    this.#takesFrames = isEvents && !encoded;
-    return pairs;
   }
 
   /** Releases the bodies: nothing is resent once the answer has begun, or once another has the request. */
@@ -605,12 +457,11 @@ export class Exchange implements AttemptOwner {
 
   /** Ends with an error in whichever way is still possible. */
   #close(error: EspalierError): void {
-    if (!this.#committed) {
+    if (!this.#answer.hasBegun) {
       this.#fail(error);
       return;
     }
-    if (this.#takesFrames) this.#sink.endWithFrame(errorStreamFrame(this.#request.family, error));
-    else this.#sink.destroy();
+    this.#answer.cut(this.#request.family, error);
     this.#finish({ kind: "cut", error });
   }
 
@@ -622,7 +473,7 @@ export class Exchange implements AttemptOwner {
     if (this.#done) return;
     this.#done = true;
     this.#request.upload?.close();
-    this.#parts.attemptMetrics.responseBytes(this.#sink.bytes);
+    this.#parts.attemptMetrics.responseBytes(this.#answer.bytes);
     this.#source.ended(outcome);
   }
 }

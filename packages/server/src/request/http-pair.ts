@@ -1,12 +1,11 @@
-import { readAnswerHead } from "@espalier/api";
-import type { Random, Span } from "@espalier/core";
-import type { ResendGuard, SideCall, SideOutcome } from "@espalier/engines";
-import { type Permit, rankNumber, type Target } from "@espalier/engines";
-import type { ChosenPair, ChosenPull, Dispatch, Leg, PrefillOutcome } from "@espalier/routing";
-import { type LegEdits, type LegEngine, type PairLegs, pullProtocols } from "@espalier/routing";
+import type { ResendGuard } from "@espalier/engines";
+import { rankNumber, type Target } from "@espalier/engines";
+import type { ChosenPair, Dispatch, Leg, LegEdits, LegEngine, PairLegs, PrefillOutcome } from "@espalier/routing";
 import { adapterFields } from "../adapters/adapter-loader.ts";
 import type { RouterContext } from "../router-context.ts";
-import type { BodyFields, PlannedRequest } from "./planned-request.ts";
+import { pullEdits } from "./engine-request.ts";
+import type { PlannedRequest } from "./planned-request.ts";
+import { PrefillLeg } from "./prefill-leg.ts";
 
 /** Limit of a prefill engine's answer, which names the blocks of even the longest prompts. */
 const maxAnswerBytes = 1_048_576;
@@ -140,100 +139,4 @@ function legEngine(target: Target): LegEngine {
   const transfer = engine.kvTransfer;
   if (!transfer) throw new TypeError(`engine ${engine.id} does not transfer KV blocks`);
   return { url: engine.url, transfer, rank: rankNumber(target), rankCount: engine.targets.length };
-}
-
-/** What a request's engine has to be told to pull blocks from another one. */
-export function pullEdits({ source }: ChosenPull<Target>, random: Random): LegEdits {
-  const { url, kvPull: pull } = source.engine;
-  if (!pull) throw new TypeError(`engine ${source.engine.id} does not serve KV blocks`);
-  return pullProtocols[pull.protocol].edits({ url, pull, rank: rankNumber(source) }, random);
-}
-
-export interface PrefillRequest {
-  readonly plan: PlannedRequest;
-  readonly dispatch: Dispatch<Target>;
-  readonly body: readonly Buffer[];
-  readonly headers: readonly string[];
-  /** Most bytes kept of the answer; the rest is dropped. */
-  readonly keptBytes: number;
-  readonly resends: ResendGuard;
-  /** Called once, unless the leg is cancelled. */
-  readonly settled: (outcome: PrefillOutcome) => void;
-  readonly onDefect: (thrown: unknown) => void;
-}
-
-/** The prefill leg: one engine that computes a prompt for another. */
-export class PrefillLeg {
-  readonly #clock: PairContext["clock"];
-  readonly #settled: PrefillRequest["settled"];
-  readonly #call: SideCall;
-  readonly #permit: Permit | undefined;
-  readonly #span: Span | undefined;
-  #isCancelled = false;
-
-  constructor({ clock, proxy }: Pick<PairContext, "clock" | "proxy">, request: PrefillRequest) {
-    const { plan, dispatch, body, headers, keptBytes, resends, settled, onDefect } = request;
-    const { target, selection } = dispatch;
-    const { method, path, pool, trace } = plan;
-    this.#clock = clock;
-    this.#settled = settled;
-    this.#span = trace?.clientSpan("prefill", { method, target, matchedTokens: selection.matchedTokens });
-    const traced = this.#span ? ["traceparent", this.#span.traceparent] : [];
-    this.#call = proxy.sendSide({
-      ...{ method, path, headers: plan.headers, body, keptBytes, resends },
-      upstream: { url: target.engine.url, headers: [...engineHeaders(pool, target), ...headers, ...traced] },
-    });
-    this.#permit = target.engine.breaker.begin();
-    this.#call.outcome.then((outcome) => this.#settle(outcome)).catch(onDefect);
-  }
-
-  /** Aborts the leg, unless it has ended. */
-  cancel(): void {
-    this.#isCancelled = true;
-    this.#call.cancel();
-  }
-
-  #settle(outcome: SideOutcome): void {
-    const status = outcome.kind === "answered" ? statusOf(outcome) : 0;
-    const isDone = status === 200;
-    this.#endSpan(outcome, status);
-    if (outcome.kind === "cancelled") this.#permit?.release();
-    else if (outcome.kind === "failed") this.#fail(outcome.failure, outcome.error.code);
-    else if (status >= 500) this.#permit?.failure(`status ${status}`);
-    else if (status === 429) this.#permit?.release();
-    else this.#permit?.success();
-    const answer = isDone && outcome.kind === "answered" ? outcome.body : undefined;
-    if (!this.#isCancelled) this.#settled({ isDone, answer });
-  }
-
-  #endSpan(outcome: SideOutcome, status: number): void {
-    if (outcome.kind === "answered") this.#span?.set({ "http.response.status_code": outcome.status });
-    const failure = outcome.kind === "failed" ? outcome.failure : undefined;
-    this.#span?.end(this.#clock.nowMs(), status >= 400 ? String(status) : failure);
-  }
-
-  #fail(kind: string, code: string): void {
-    // The router's own queue for the engine was full: no evidence about the engine's health.
-    if (kind === "overloaded") this.#permit?.release();
-    else this.#permit?.failure(code);
-  }
-}
-
-/** The status of an answer: that of the error in it, if it has one. */
-function statusOf({ status, body }: Extract<SideOutcome, { readonly kind: "answered" }>): number {
-  const fault = status === 200 && body && body.length > 0 ? readAnswerHead(body, true) : undefined;
-  return typeof fault === "object" ? fault.status : status;
-}
-
-/** Headers for an engine of a pool. The header that vLLM and SGLang know selects a rank of an engine with several. */
-export function engineHeaders({ upstreamHeaders }: PlannedRequest["pool"], target: Target): readonly string[] {
-  if (target.engine.targets.length === 1) return upstreamHeaders;
-  return [...upstreamHeaders, "x-data-parallel-rank", String(rankNumber(target))];
-}
-
-/** SGLang reads the rank of `/generate` from the body (`GenerateReqInput` in `managers/io_struct.py`, 0.5.23). */
-export function rankFields({ endpointId }: Pick<PlannedRequest, "endpointId">, target: Target): BodyFields {
-  return endpointId === "generate" && target.engine.targets.length > 1
-    ? { routed_dp_rank: String(rankNumber(target)) }
-    : {};
 }

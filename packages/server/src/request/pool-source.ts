@@ -1,17 +1,15 @@
 import { type AnswerFault, isUnknownModelAnswer } from "@espalier/api";
 import { EspalierError } from "@espalier/core";
-import { areAsleep, dropHeader, retryAfterMs, type Target } from "@espalier/engines";
-import type { AdmissionRequest, LegEdits } from "@espalier/routing";
+import { areAsleep, retryAfterMs, type Target } from "@espalier/engines";
+import type { LegEdits } from "@espalier/routing";
 import {
   type ChosenAlone,
   type ChosenPair,
-  type ChosenPull,
   type Dispatch,
   type PlannedAttempt,
   type PrefillOutcome,
   type RequestCarrier,
   RequestLifecycle,
-  type RequestQueue,
   type Restriction,
   type Retries,
   type Selection,
@@ -20,9 +18,8 @@ import { AdapterRun } from "../adapters/adapter-run.ts";
 import { announceDecision } from "../admin/decision-feed.ts";
 import type { Diversion } from "../overflow/overflow-source.ts";
 import type { RouterContext } from "../router-context.ts";
-import { coldPromptOf } from "../routing/admission-parts.ts";
+import { queueOf } from "../routing/admission-parts.ts";
 import { type AnswerListener, AnswerReader } from "./answer-reader.ts";
-import { BreakerReports } from "./breaker-reports.ts";
 import type {
   AnswerSource,
   AttemptFailure,
@@ -32,12 +29,15 @@ import type {
   HeadVerdict,
   NextEngine,
   Verdict,
-} from "./exchange.ts";
+} from "./answer-source.ts";
+import { BreakerReports } from "./breaker-reports.ts";
+import { engineHeaders, pullEdits, rankFields } from "./engine-request.ts";
 import type { Abortable } from "./held-requests.ts";
-import { engineHeaders, HttpPair, pullEdits, rankFields } from "./http-pair.ts";
+import { HttpPair } from "./http-pair.ts";
 import type { MovableStream } from "./movable-streams.ts";
 import { dropBody, type PlannedRequest } from "./planned-request.ts";
 import { reportEnd } from "./request-end.ts";
+import { addRoutingHeaders, attemptedHeaders } from "./routing-headers.ts";
 import { continuesChats, type StreamRest, StreamResumption } from "./stream-resumption.ts";
 
 /** What the source uses itself, and what its parts use. */
@@ -109,8 +109,10 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   #rest: StreamRest | undefined;
   /** Whether the rest turned out not to fit its beginning. */
   #isUnfit = false;
-  /** `waiting` while an adapter is being loaded or lists of models are read again, then the outcome of the former. */
-  #loading: { readonly engine: Engine | undefined } | "waiting" | undefined;
+  /** Whether no engine is chosen before something else is known. */
+  #isWaiting = false;
+  /** The chosen engine, once its adapter is loaded; without an engine when it could not be. */
+  #loaded: { readonly engine: Engine | undefined } | undefined;
   /** Whether the last engine did not serve the model. */
   #isUnknown = false;
   #hasAskedAgain = false;
@@ -249,10 +251,10 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
 
   choose(): NextEngine {
     if (this.#isAborted || this.#isUnfit) return undefined;
-    if (this.#loading === "waiting") return "later";
-    if (this.#loading) {
-      const { engine } = this.#loading;
-      this.#loading = undefined;
+    if (this.#isWaiting) return "later";
+    if (this.#loaded) {
+      const { engine } = this.#loaded;
+      this.#loaded = undefined;
       if (engine) return engine;
       this.#lifecycle.skipped();
       this.#breakers.skipped();
@@ -294,8 +296,14 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     if (kind !== "reset" && !isMoved) this.retries.broke();
     const broken = this.engineId;
     this.#rest = rest;
-    if (fitting instanceof Promise) this.#await(fitting);
-    else this.#rest = fitting;
+    if (fitting instanceof Promise) {
+      this.#wait(fitting, (fit) => {
+        this.#isUnfit = fit === undefined;
+        if (!fit) return;
+        this.#rest = fit;
+        this.reader.resume(fit.splice);
+      });
+    } else this.#rest = fitting;
     const next = this.retries.charged(() => this.choose());
     if (next === undefined) {
       this.#resumption.refused();
@@ -309,20 +317,17 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     return next;
   }
 
-  /** The engine is chosen once it is known that the rest fits. */
-  #await(fitting: Promise<StreamRest | undefined>): void {
-    this.#loading = "waiting";
-    fitting
-      .then((rest) => {
-        this.#loading = undefined;
-        this.#isUnfit = rest === undefined;
-        if (rest) {
-          this.#rest = rest;
-          this.reader.resume(rest.splice);
-        }
+  /** Has the next choice wait. @param settled called before an engine is chosen */
+  #wait<Value>(until: Promise<Value>, settled?: (value: Value) => void): "later" {
+    this.#isWaiting = true;
+    until
+      .then((value) => {
+        this.#isWaiting = false;
+        settled?.(value);
         this.#exchange.proceed();
       })
       .catch((thrown) => this.#exchange.crash(thrown));
+    return "later";
   }
 
   #mayResume(kind: AttemptFailure["kind"]): boolean {
@@ -397,36 +402,9 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     return fault?.isAborted === true && this.#plan.rollout !== undefined;
   }
 
-  /** Adds how the request was routed. */
   editHeaders(pairs: string[]): void {
-    const { pool, prompt, requestId, acceptedMs } = this.#plan;
-    const { selection, prefill, attempts, queuedMs } = this.#lifecycle;
-    dropHeader(pairs, "x-request-id");
-    pairs.push(
-      "x-espalier-engine",
-      selection?.target.engine.id ?? "",
-      "x-espalier-attempts",
-      String(attempts),
-      "x-espalier-policy",
-      pool.policy.name,
-      "x-espalier-overhead-ms",
-      (this.#dispatchedMs - acceptedMs).toFixed(3),
-      "x-request-id",
-      requestId,
-    );
-    if (queuedMs > 0) pairs.push("x-espalier-queued-ms", queuedMs.toFixed(3));
-    if (prompt) pairs.push("x-espalier-cache-hit-tokens", String(selection?.matchedTokens ?? 0));
-    if (prefill) pairs.push("x-espalier-prefill-engine", prefill.target.engine.id);
-    const pull = (prefill ?? selection)?.pull;
-    if (pull && pull.tokens > 0) pairs.push("x-espalier-kv-source", pullText(pull));
+    addRoutingHeaders(pairs, this.#plan, this.#lifecycle, this.#dispatchedMs);
     if (this.#context.drain.started) pairs.push("connection", "close");
-  }
-
-  /** For an error: the last engine that was asked, and how many were, as flat pairs; empty when none was. */
-  #attempted(): readonly string[] {
-    const { selection, attempts } = this.#lifecycle;
-    if (attempts === 0) return [];
-    return ["x-espalier-failed-engine", selection?.target.engine.id ?? "", "x-espalier-attempts", String(attempts)];
   }
 
   contentBegun(): void {
@@ -486,7 +464,7 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
         outputTokens,
         prefillEngine: prefill?.target.engine.id,
       });
-      if (error) answerError(error, this.#attempted());
+      if (error) answerError(error, attemptedHeaders(this.#lifecycle));
     };
     const { answerError, diversion } = this.#options;
     const isFresh = attempts === 0 && !this.#hasWaited;
@@ -535,30 +513,17 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
   #withAdapter(dispatch: Dispatch<Target>, engine: Engine, set: LegEdits["set"] = {}): NextEngine {
     const ready = this.#adapter?.prepare(dispatch.target, engine, { workMs: dispatch.workMs, set }) ?? engine;
     if (!(ready instanceof Promise)) return ready;
-    this.#loading = "waiting";
-    ready
-      .then((loaded) => {
-        // Loading time must not be learned as prefill time.
-        dispatch.delayed();
-        this.#loading = { engine: loaded };
-        this.#exchange.proceed();
-      })
-      .catch((thrown) => this.#exchange.crash(thrown));
-    return "later";
+    return this.#wait(ready, (engine) => {
+      // Loading time must not be learned as prefill time.
+      dispatch.delayed();
+      this.#loaded = { engine };
+    });
   }
 
   /** Another engine may serve the model by now: reads all lists again before the last one is chosen, or none is. */
   #askAgain(): "later" {
     this.#hasAskedAgain = true;
-    this.#loading = "waiting";
-    this.#context.fleet
-      .refreshModels()
-      .then(() => {
-        this.#loading = undefined;
-        this.#exchange.proceed();
-      })
-      .catch((thrown) => this.#exchange.crash(thrown));
-    return "later";
+    return this.#wait(this.#context.fleet.refreshModels());
   }
 
   /** @param pauseMs the engine's Retry-After; undefined when it sent none */
@@ -594,36 +559,4 @@ export class PoolSource implements AnswerSource, AnswerListener, RequestCarrier<
     }
     return new EspalierError("response_not_found", "The engine that stores this response is not available.");
   }
-}
-
-/** The source of a pull, what is fetched, and the expected milliseconds beside those of computing it. */
-function pullText({ source, tokens, expectedMs, computeMs }: ChosenPull<Target>): string {
-  return `${source.engine.id};tokens=${tokens};ms=${Math.round(expectedMs)};compute-ms=${Math.round(computeMs)}`;
-}
-
-/**
- * The admission queue of a request; undefined for requests that are never queued.
- *
- * @param maxAhead see `AdmissionRequest`
- */
-function queueOf(
-  context: Pick<RouterContext, "admission" | "memory"> & Parameters<typeof coldPromptOf>[0],
-  plan: PlannedRequest,
-  maxAhead: number | undefined,
-): RequestQueue<Target> | undefined {
-  const { service, pool, prompt, features, body, onlyEngine } = plan;
-  const admission = service && context.admission.of(pool);
-  if (!admission) return undefined;
-  if (prompt) context.memory?.arrived(prompt);
-  const request: AdmissionRequest = {
-    className: service.className,
-    tenant: service.tenant,
-    deadlineMs: service.deadlineMs,
-    promptTokens: features.promptTokens,
-    expectedOutputTokens: features.expectedOutputTokens,
-    onlyEngine,
-    maxAhead,
-    sizeBytes: body.reduce((sum, { length }) => sum + length, 0),
-  };
-  return { admission, request, cold: coldPromptOf(context, plan) };
 }

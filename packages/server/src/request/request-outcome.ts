@@ -2,7 +2,7 @@ import type { AnswerEnd, AnswerFault, Usage } from "@espalier/api";
 import type { EspalierError } from "@espalier/core";
 import type { Target } from "@espalier/engines";
 import type { Selection } from "@espalier/routing";
-import type { ExchangeOutcome } from "./exchange.ts";
+import type { ExchangeOutcome } from "./answer-source.ts";
 
 /**
  * How a request ended for its client. Metrics, counts, log, trace and hooks use these words.

@@ -4,7 +4,7 @@ import { rankNumber, type Target } from "@espalier/engines";
 import type { Selection } from "@espalier/routing";
 import { callerTraceparent } from "../data-plane/request-ids.ts";
 import type { RouterContext } from "../router-context.ts";
-import type { AttemptFailure } from "./exchange.ts";
+import type { AttemptFailure } from "./answer-source.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
 import { outcomeStatus, type RequestEnd, requestOutcome } from "./request-outcome.ts";
 

@@ -13,7 +13,7 @@ import { counterBy, gaugeOf, type Meter } from "@espalier/core";
 import type { Target } from "@espalier/engines";
 import type { PromptBlocks } from "@espalier/routing";
 import type { RouterContext } from "../router-context.ts";
-import type { ExchangeOutcome } from "./exchange.ts";
+import type { ExchangeOutcome } from "./answer-source.ts";
 import type { PlannedRequest } from "./planned-request.ts";
 
 /** What became of a stream that broke. */

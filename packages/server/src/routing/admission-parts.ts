@@ -4,6 +4,7 @@ import type { PrefixIndex } from "@espalier/prefix-index";
 import {
   type Admission,
   type AdmissionMeters,
+  type AdmissionRequest,
   ColdPrompt,
   createAdmission,
   createAdmissionMeters,
@@ -11,6 +12,7 @@ import {
   noFleetUsage,
   noPeerLoad,
   type PeerLoad,
+  type RequestQueue,
   type RoutingTarget,
   servesAlone,
 } from "@espalier/routing";
@@ -160,4 +162,31 @@ export function coldPromptOf(
     load.pendingPrefillTokens + (mesh?.load.pendingPrefillTokens[index] ?? 0);
   const parts = { watch: memory, dryRunSelector, pool, pendingTokens };
   return new ColdPrompt<Target>(parts, plan, { tried: noneTried, onlyEngine, accepts: servesAlone });
+}
+
+/**
+ * The admission queue of a request; undefined for requests that are never queued.
+ *
+ * @param maxAhead see `AdmissionRequest`
+ */
+export function queueOf(
+  context: Pick<RouterContext, "admission" | "dryRunSelector" | "memory" | "mesh">,
+  plan: PlannedRequest,
+  maxAhead: number | undefined,
+): RequestQueue<Target> | undefined {
+  const { service, pool, prompt, features, body, onlyEngine } = plan;
+  const admission = service && context.admission.of(pool);
+  if (!admission) return undefined;
+  if (prompt) context.memory?.arrived(prompt);
+  const request: AdmissionRequest = {
+    className: service.className,
+    tenant: service.tenant,
+    deadlineMs: service.deadlineMs,
+    promptTokens: features.promptTokens,
+    expectedOutputTokens: features.expectedOutputTokens,
+    onlyEngine,
+    maxAhead,
+    sizeBytes: body.reduce((sum, { length }) => sum + length, 0),
+  };
+  return { admission, request, cold: coldPromptOf(context, plan) };
 }

@@ -16,19 +16,17 @@ import { createRetryBudget, createRetryMeters, Retries, type RetryBudgetOptions 
 import { waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";
 import { createAttemptMetrics } from "../../src/data-plane/request-metrics.ts";
-import {
-  type AnswerSource,
-  type AttemptFailure,
-  type Carrier,
-  type Engine,
-  Exchange,
-  type ExchangeControl,
-  type ExchangedRequest,
-  type ExchangeOutcome,
-  type HeadVerdict,
-  type NextEngine,
-  type Verdict,
-} from "../../src/request/exchange.ts";
+import type {
+  AnswerSource,
+  AttemptFailure,
+  Engine,
+  ExchangeControl,
+  ExchangeOutcome,
+  HeadVerdict,
+  NextEngine,
+  Verdict,
+} from "../../src/request/answer-source.ts";
+import { type Carrier, Exchange, type ExchangedRequest } from "../../src/request/exchange.ts";
 import type { BodyFilter } from "../../src/request/response-sink.ts";
 import { listen } from "./engines.ts";
 

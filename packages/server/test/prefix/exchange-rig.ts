@@ -21,7 +21,7 @@ import { createSeriesMeter, promptOf, type SeriesMeter, tokensOf, type VirtualTi
 import { createDecisionColumns } from "../../src/admin/decision-columns.ts";
 import { createAttemptMetrics, createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import { createStoredResponses } from "../../src/data-plane/stored-responses.ts";
-import type { AttemptFailure, Engine, ExchangeOutcome } from "../../src/request/exchange.ts";
+import type { AttemptFailure, Engine, ExchangeOutcome } from "../../src/request/answer-source.ts";
 import { MovableStreams } from "../../src/request/movable-streams.ts";
 import type { PlannedRequest } from "../../src/request/planned-request.ts";
 import { PoolSource } from "../../src/request/pool-source.ts";

@@ -8,9 +8,9 @@ import {
   type JsonObject,
   scanBody,
 } from "@espalier/core";
-import { type Endpoint, endpoints, type PromptField } from "./endpoints.ts";
+import { type Endpoint, endpoints, type PromptField } from "../endpoints.ts";
+import { type Span, syntaxErrorAt } from "../json-scan.ts";
 import { invalidType, invalidValue, missingField, readBoolean, readInteger, readText } from "./field-readers.ts";
-import { type Span, syntaxErrorAt } from "./json-scan.ts";
 
 /** What the router knows of one request body. */
 export interface RequestView {

@@ -1,4 +1,4 @@
-import { GrowableBuffer } from "./growable-buffer.ts";
+import { GrowableBuffer } from "../growable-buffer.ts";
 import { joinUsage, readUsageReport, type Usage, type UsageReport } from "./usage.ts";
 
 /** A longer report is not read: SGLang's `meta_info` may contain log-probabilities. */

@@ -1,4 +1,4 @@
-import { memberKey, type Span, scanObject } from "./json-scan.ts";
+import { memberKey, type Span, scanObject } from "../json-scan.ts";
 import type { RequestView } from "./request-view.ts";
 
 export interface BodyEdits {

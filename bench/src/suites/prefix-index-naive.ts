@@ -1,9 +1,11 @@
+import type { FactKind } from "@espalier/prefix-index";
+
 /** The measured part of an index. Chains are hashes of two words each, low word first. */
 export interface MeasuredIndex {
   store(target: number, words: Uint32Array, from: number, to: number): void;
   remove(target: number, words: Uint32Array, from: number, to: number): void;
-  /** Makes blocks resume points of a target, whose model is then a hybrid one. Absent: hybrid models are unknown. */
-  resume?(target: number, words: Uint32Array, from: number, to: number): void;
+  /** Stores blocks in another tier than the GPU, or makes them resume points. Absent: there are neither. */
+  storeAs?(kind: FactKind, target: number, words: Uint32Array, from: number, to: number): void;
   /** Finds how many leading blocks each target has. Returns how many targets have any. */
   match(words: Uint32Array, blockCount: number): number;
   /** The depth of a target in the last `match`. */

@@ -1,5 +1,5 @@
 import { type Clock, createSeededRandom, type Random } from "@espalier/core";
-import { createPrefixIndex, createPrefixMatches, resumePoint, tier } from "@espalier/prefix-index";
+import { createPrefixIndex, createPrefixMatches, type FactKind, resumePoint, tier } from "@espalier/prefix-index";
 import type { Figures } from "../support/median-spread.ts";
 import { createNaiveIndex, type MeasuredIndex } from "./prefix-index-naive.ts";
 
@@ -28,6 +28,8 @@ const shapes = [
 ] as const;
 /** Blocks between the last resume point of a hybrid target and the end of what it holds. */
 export const beyondPoint = 31;
+/** Blocks of the chain that a target has in slower memory after those on its GPU. */
+export const slowBlocks = 64;
 
 export type PrefixIndexRun = Readonly<Record<"espalier" | "naive", Figures>>;
 
@@ -61,12 +63,12 @@ function createEspalierIndex(): MeasuredIndex {
   return {
     store: (target, words, from, to) => void index.storeFacts(target, tier.gpu, words, from, to),
     remove: (target, words, from, to) => void index.removeFacts(target, tier.gpu, words, from, to),
-    resume: (target, words, from, to) => void index.storeFacts(target, resumePoint, words, from, to),
+    storeAs: (kind, target, words, from, to) => void index.storeFacts(target, kind, words, from, to),
     match(words, blockCount) {
       index.match(words, blockCount, 0, matches);
       return matches.count;
     },
-    depthOf: (target) => matches.gpuBlocks[target]!,
+    depthOf: (target) => matches.factBlocks[target]!,
     get byteLength() {
       return index.byteLength;
     },
@@ -143,16 +145,20 @@ function queryFigures(
   const figures: Record<string, number> = {};
   for (const { blocks, holders } of shapes) {
     const random = createSeededRandom(seed + blocks);
-    const index = create();
     const others = randomChain(otherBlocks, random);
-    forEachRun(otherBlocks, (target, from, to) => index.store(target % holders, others, from, to));
     const chain = randomChain(blocks, random);
+    const branches = Array.from({ length: Math.ceil(blocks / branchEvery) - 1 }, () =>
+      randomChain(branchEvery, random),
+    );
     const depthOf = (holder: number): number => Math.floor(((holder + 1) * blocks) / holders);
-    for (let holder = 0; holder < holders; holder++) index.store(holder, chain, 0, depthOf(holder));
-    for (let at = branchEvery; at < blocks; at += branchEvery) {
-      index.store(holders - 1, randomChain(branchEvery, random), 0, branchEvery);
-    }
-    const medianUs = (endOf: (holder: number) => number): number => {
+    const fill = (): MeasuredIndex => {
+      const index = create();
+      forEachRun(otherBlocks, (target, from, to) => index.store(target % holders, others, from, to));
+      for (let holder = 0; holder < holders; holder++) index.store(holder, chain, 0, depthOf(holder));
+      for (const branch of branches) index.store(holders - 1, branch, 0, branchEvery);
+      return index;
+    };
+    const measure = (name: string, index: MeasuredIndex, endOf: (holder: number) => number): void => {
       const timesUs = new Float64Array(queries);
       for (let query = 0; query < queries * 2; query++) {
         const startMs = clock.nowMs();
@@ -162,17 +168,33 @@ function queryFigures(
       for (let holder = 0; holder < holders; holder++) {
         if (index.depthOf(holder) !== endOf(holder)) throw new Error(`holder ${holder} was found to a wrong depth`);
       }
-      return timesUs.sort()[queries >> 1]!;
+      figures[`${name}_${blocks}x${holders}_us_p50`] = timesUs.sort()[queries >> 1]!;
     };
-    const shape = `${blocks}x${holders}`;
-    figures[`query_${shape}_us_p50`] = medianUs(depthOf);
-    if (!index.resume) continue;
+    const index = fill();
+    measure("query", index, depthOf);
+    if (!index.storeAs) continue;
     // A point of another chain makes a target hybrid: the walk for this chain finds none.
-    for (let holder = 0; holder < holders; holder++) index.resume(holder, others, holder, holder + 1);
-    figures[`query_no_point_${shape}_us_p50`] = medianUs(() => 0);
+    for (let holder = 0; holder < holders; holder++) index.storeAs(resumePoint, holder, others, holder, holder + 1);
+    measure("query_no_point", index, () => 0);
     const pointOf = (holder: number): number => depthOf(holder) - beyondPoint;
-    for (let holder = 0; holder < holders; holder++) index.resume(holder, chain, pointOf(holder) - 1, pointOf(holder));
-    figures[`query_hybrid_${shape}_us_p50`] = medianUs(pointOf);
+    for (let holder = 0; holder < holders; holder++) {
+      index.storeAs(resumePoint, holder, chain, pointOf(holder) - 1, pointOf(holder));
+    }
+    measure("query_hybrid", index, pointOf);
+    const slow = fill();
+    const inSlow = (kind: FactKind, words: Uint32Array, from: (holder: number) => number, length: number): void => {
+      for (let holder = 0; holder < holders; holder++) {
+        slow.storeAs?.(kind, holder, words, from(holder), Math.min(words.length / 2, from(holder) + length));
+      }
+    };
+    inSlow(tier.cpu, others, (holder) => holder * runBlocks, runBlocks);
+    measure("query_cpu_elsewhere", slow, depthOf);
+    inSlow(tier.external, chain, () => 0, slowBlocks);
+    measure("query_external_elsewhere", slow, (holder) => Math.max(depthOf(holder), slowBlocks));
+    inSlow(tier.cpu, chain, depthOf, slowBlocks);
+    measure("query_cpu", slow, (holder) => Math.min(blocks, depthOf(holder) + slowBlocks));
+    inSlow(tier.external, chain, () => 0, blocks);
+    measure("query_external", slow, () => blocks);
   }
   return figures;
 }

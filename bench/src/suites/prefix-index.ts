@@ -2,7 +2,7 @@ import { systemClock } from "@espalier/core";
 import { quick, runs, whole } from "../support/params.ts";
 import { repeatRuns } from "../support/repeat-runs.ts";
 import { defineSuite, joinRuns, shown } from "../support/suite.ts";
-import { beyondPoint, branchEvery, runBlocks, runPrefixIndexOnce, targets } from "./prefix-index-run.ts";
+import { beyondPoint, branchEvery, runBlocks, runPrefixIndexOnce, slowBlocks, targets } from "./prefix-index-run.ts";
 
 /** The index alone, without hashing and feeds. */
 export const prefixIndexSuite = defineSuite({
@@ -11,7 +11,8 @@ export const prefixIndexSuite = defineSuite({
   about: `
 The index from chain hashes to targets: storing and removing runs of ${runBlocks} blocks, looking up single blocks, memory, and
 queries of long chains that many targets have to different depths, once more with hybrid models, whose last resume point is
-${beyondPoint} blocks earlier or in no block of the chain; beside a Map of Sets and a walk of every block.`,
+${beyondPoint} blocks earlier or in no block of the chain, and with blocks in CPU and in external memory: ${slowBlocks} after those
+on the GPU, all of the chain, or only what does not matter for it; beside a Map of Sets and a walk of every block.`,
   params: {
     blocks: whole({ help: "blocks stored and removed", standard: 2_000_000, quick: 100_000, most: 50_000_000 }),
     runs: runs(5),
@@ -35,7 +36,7 @@ ${beyondPoint} blocks earlier or in no block of the chain; beside a Map of Sets 
       params: {
         ...{ runs, blocks, naive_blocks: sizes.naiveBlocks, run_blocks: runBlocks, targets },
         ...{ turnover_blocks: sizes.turnoverBlocks, turnovers: sizes.turnovers, other_blocks: sizes.otherBlocks },
-        ...{ branch_every: branchEvery, beyond_point: beyondPoint, queries: sizes.queries },
+        ...{ branch_every: branchEvery, beyond_point: beyondPoint, slow_blocks: slowBlocks, queries: sizes.queries },
       },
       ...joinRuns(done),
     };

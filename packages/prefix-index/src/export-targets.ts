@@ -1,4 +1,4 @@
-import { slowHolder, slowTiers } from "./prefix-slow-tiers.ts";
+import { slowHolder, slowTiers } from "./slow-tiers.ts";
 import type { HolderTable } from "./table/holder-table.ts";
 import { SetScan, scanHolder } from "./table/table-scans.ts";
 import { type FactKind, resumePoint, type Tier, tier } from "./tiers.ts";

@@ -1,4 +1,5 @@
 import { type ExportLimits, exportTarget, exportTargets, type FactsChunk, type FactsGroup } from "./export-targets.ts";
+import { HybridTargets } from "./hybrid-targets.ts";
 import { maxDroppedBlocks } from "./placements/dropped-blocks.ts";
 import {
   createPlacementDepths,
@@ -9,8 +10,7 @@ import {
 } from "./placements/placements.ts";
 import { largestSharedPrefixes, type SharedPrefix } from "./placements/shared-prefixes.ts";
 import { listTarget, type PrefixMatches, resetPrefixMatches } from "./prefix-matches.ts";
-import { SlowTierWalk, slowHolder, slowTiers } from "./prefix-slow-tiers.ts";
-import { ResumeWalk } from "./resume-walk.ts";
+import { SlowTiers, slowHolder, slowTiers } from "./slow-tiers.ts";
 import { createHolderDepths, type HolderDepths, HolderMatcher } from "./table/holder-matcher.ts";
 import { HolderTable } from "./table/holder-table.ts";
 import { type FactKind, resumePoint, type Tier, tier } from "./tiers.ts";
@@ -59,31 +59,19 @@ export class PrefixIndex {
   /** The high word of the block that `findByLow` found. */
   foundHigh = 0;
   readonly #gpu: HolderTable;
-  readonly #slow: HolderTable;
-  /** Resume points, of targets with hybrid models. */
-  readonly #resume: HolderTable;
+  readonly #slow: SlowTiers;
+  readonly #hybrids: HybridTargets;
   readonly #matcher: HolderMatcher;
-  readonly #slowWalk: SlowTierWalk;
-  readonly #resumeWalk: ResumeWalk;
   readonly #gpuDepths: HolderDepths;
   readonly #placementDepths: PlacementDepths;
-  /** Targets that hold anything in a slow tier. */
-  readonly #slowTargets = new Set<number>();
-  /** 1 for a target with a hybrid model: it continues only after its resume points. */
-  readonly #isHybrid: Uint8Array;
-  #hybrids = 0;
   #onPlaced: PrefixIndex["place"] | undefined;
 
   constructor(options: Required<PrefixIndexOptions>) {
     const { maxTargets, maxBlocks, maxSets, maxHoles } = options;
     this.#gpu = new HolderTable({ maxHolders: maxTargets, maxBlocks, maxSets, maxHoles });
-    // In slow tiers blocks come and go in any order, so holes mean nothing there.
-    this.#slow = new HolderTable({ maxHolders: maxTargets * slowTiers, maxBlocks, maxSets, maxHoles: 0 });
-    this.#resume = new HolderTable({ maxHolders: maxTargets, maxBlocks, maxSets, maxHoles: 0 });
-    this.#isHybrid = new Uint8Array(maxTargets);
+    this.#slow = new SlowTiers(this.#gpu, { maxTargets, maxBlocks, maxSets });
+    this.#hybrids = new HybridTargets({ maxTargets, maxBlocks, maxSets });
     this.#matcher = new HolderMatcher(this.#gpu);
-    this.#slowWalk = new SlowTierWalk(this.#gpu, this.#slow, maxTargets);
-    this.#resumeWalk = new ResumeWalk(this.#resume, maxTargets);
     this.#gpuDepths = createHolderDepths(maxTargets);
     this.#placementDepths = createPlacementDepths(maxTargets);
     this.placements = new Placements({
@@ -104,16 +92,8 @@ export class PrefixIndex {
    */
   storeFacts(target: number, kind: FactKind, words: Uint32Array, from: number, to: number): number {
     if (kind === tier.gpu) return this.#gpu.store(target, words, from, to);
-    if (kind === resumePoint) {
-      const added = this.#resume.store(target, words, from, to);
-      this.#resumeWalk.added(words, from, to);
-      this.#noteHybrid(target);
-      return added;
-    }
-    const stored = this.#slow.store(slowHolder(target, kind), words, from, to);
-    if (kind === tier.external) this.#slowWalk.noteChunks(target, words, from, to);
-    if (stored > 0) this.#slowTargets.add(target);
-    return stored;
+    if (kind === resumePoint) return this.#hybrids.store(target, words, from, to);
+    return this.#slow.store(target, kind, words, from, to);
   }
 
   /**
@@ -127,14 +107,8 @@ export class PrefixIndex {
       this.placements.dropped(target, words, from, to);
       return this.#gpu.remove(target, words, from, to);
     }
-    if (kind === resumePoint) {
-      const gone = this.#resume.remove(target, words, from, to);
-      this.#noteHybrid(target);
-      return gone;
-    }
-    const removed = this.#slow.remove(slowHolder(target, kind), words, from, to);
-    if (removed > 0) this.#forgetSlowTarget(target);
-    return removed;
+    if (kind === resumePoint) return this.#hybrids.remove(target, words, from, to);
+    return this.#slow.remove(target, kind, words, from, to);
   }
 
   /**
@@ -156,11 +130,8 @@ export class PrefixIndex {
   /** Voids all facts of a target in one step, as at the start of a new epoch of its engine. */
   clearFacts(target: number): void {
     this.#gpu.clear(target);
-    for (let slowTier = 1; slowTier <= slowTiers; slowTier++) this.#slow.clear(slowHolder(target, slowTier));
-    this.#slowTargets.delete(target);
-    this.#slowWalk.forgetChunks(target);
-    this.#resume.clear(target);
-    this.#noteHybrid(target);
+    this.#slow.clear(target);
+    this.#hybrids.clear(target);
   }
 
   /** Voids all facts and placements of a target. */
@@ -207,18 +178,15 @@ export class PrefixIndex {
       out.gpuBlocks[target] = depths.depths[index]!;
       out.factBlocks[target] = depths.depths[index]!;
     }
-    if (this.#slowTargets.size > 0) {
-      this.#slowWalk.match(words, blockCount, this.#slowTargets, out);
-      if (out.countsCpu) this.#slowWalk.countCpu(words, blockCount, this.#slowTargets, out);
-    }
+    this.#slow.match(words, blockCount, out);
     for (let index = 0; index < out.count; index++) {
       const target = out.targets[index]!;
       out.heldBlocks[target] = out.factBlocks[target]!;
     }
     const placed = this.#placementDepths;
-    const resumesAtEnds = this.#hybrids > 0 ? this.#isHybrid : undefined;
+    const resumesAtEnds = this.#hybrids.flags;
     this.placements.match(words, blockCount, nowMs, placed, { announced: out.gpuBlocks, resumesAtEnds });
-    if (resumesAtEnds) this.#resumeWalk.limit(words, resumesAtEnds, out);
+    this.#hybrids.limit(words, out);
     for (let index = 0; index < placed.count; index++) {
       const target = placed.targets[index]!;
       listTarget(out, target);
@@ -232,34 +200,28 @@ export class PrefixIndex {
   /** Blocks that a target has announced in a tier, or its resume points. */
   factBlockCount(target: number, kind: FactKind): number {
     if (kind === tier.gpu) return this.#gpu.blockCount(target);
-    if (kind === resumePoint) return this.#resume.blockCount(target);
-    return this.#slow.blockCount(slowHolder(target, kind));
+    if (kind === resumePoint) return this.#hybrids.table.blockCount(target);
+    return this.#slow.table.blockCount(slowHolder(target, kind));
   }
 
   /** Whether a target's model is a hybrid one, which continues only after resume points. */
   isHybrid(target: number): boolean {
-    return this.#isHybrid[target] === 1;
+    return this.#hybrids.has(target);
   }
 
   /** Facts of all targets, counted once per block, target and kind. */
   get factCount(): number {
-    return this.#gpu.pairs + this.#slow.pairs + this.#resume.pairs;
+    return this.#gpu.pairs + this.#slow.table.pairs + this.#hybrids.table.pairs;
   }
 
   /** Facts and placed blocks refused at a bound since the index was created. */
   get refusedCount(): number {
-    return this.#gpu.refused + this.#slow.refused + this.#resume.refused + this.placements.refusedBlocks;
+    return this.#gpu.refused + this.#slow.table.refused + this.#hybrids.table.refused + this.placements.refusedBlocks;
   }
 
   /** Memory of facts and placements, including idle parts. */
   get byteLength(): number {
-    return (
-      this.#gpu.byteLength +
-      this.#slow.byteLength +
-      this.#resume.byteLength +
-      this.#resumeWalk.byteLength +
-      this.placements.byteLength
-    );
+    return this.#gpu.byteLength + this.#slow.table.byteLength + this.#hybrids.byteLength + this.placements.byteLength;
   }
 
   /**
@@ -270,9 +232,9 @@ export class PrefixIndex {
     const sums = new Uint32Array(2);
     this.#gpu.addDigest(target, sums, tier.gpu);
     for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
-      this.#slow.addDigest(slowHolder(target, slowTier), sums, slowTier);
+      this.#slow.table.addDigest(slowHolder(target, slowTier), sums, slowTier);
     }
-    this.#resume.addDigest(target, sums, resumePoint);
+    this.#hybrids.table.addDigest(target, sums, resumePoint);
     return sums;
   }
 
@@ -282,7 +244,7 @@ export class PrefixIndex {
    * @returns 0 for none, 1 for one (its high word is in `foundHigh`), 2 for several
    */
   findByLow(target: number, kind: FactKind, low: number): 0 | 1 | 2 {
-    const table = kind === tier.gpu ? this.#gpu : kind === resumePoint ? this.#resume : this.#slow;
+    const table = kind === tier.gpu ? this.#gpu : kind === resumePoint ? this.#hybrids.table : this.#slow.table;
     const found = table.findByLow(kind === tier.gpu || kind === resumePoint ? target : slowHolder(target, kind), low);
     if (found === 1) this.foundHigh = table.foundHigh;
     return found;
@@ -293,7 +255,7 @@ export class PrefixIndex {
    * if a bounded search of the index found nothing.
    */
   exportFacts(target: number): Generator<FactsChunk, void, undefined> {
-    return exportTarget({ gpu: this.#gpu, slow: this.#slow, resume: this.#resume }, target);
+    return exportTarget({ gpu: this.#gpu, slow: this.#slow.table, resume: this.#hybrids.table }, target);
   }
 
   /**
@@ -308,7 +270,7 @@ export class PrefixIndex {
     targets?: readonly number[],
     limits?: Partial<ExportLimits>,
   ): Generator<readonly FactsGroup[], void, undefined> {
-    return exportTargets({ gpu: this.#gpu, slow: this.#slow, resume: this.#resume }, targets, limits);
+    return exportTargets({ gpu: this.#gpu, slow: this.#slow.table, resume: this.#hybrids.table }, targets, limits);
   }
 
   /** Adds what `exportFacts` read. Call for all chunks, in their order. */
@@ -350,8 +312,8 @@ export class PrefixIndex {
    */
   maintain(nowMs: number, budget: number): boolean {
     const hasFacts = this.#gpu.sweep(budget);
-    const hasSlowFacts = this.#slow.sweep(budget);
-    const hasPoints = this.#resume.sweep(budget);
+    const hasSlowFacts = this.#slow.table.sweep(budget);
+    const hasPoints = this.#hybrids.table.sweep(budget);
     const hasPlacements = this.placements.expire(nowMs, budget);
     return hasFacts || hasSlowFacts || hasPoints || hasPlacements;
   }
@@ -359,19 +321,6 @@ export class PrefixIndex {
   /** The prefixes that most chains and targets share, by placements; see `largestSharedPrefixes`. */
   largestSharedPrefixes(limit: number, nowMs: number, below?: Uint32Array): SharedPrefix[] {
     return largestSharedPrefixes(this.placements, limit, nowMs, below);
-  }
-
-  #noteHybrid(target: number): void {
-    const isHybrid = this.#resume.blockCount(target) > 0 ? 1 : 0;
-    this.#hybrids += isHybrid - this.#isHybrid[target]!;
-    this.#isHybrid[target] = isHybrid;
-  }
-
-  #forgetSlowTarget(target: number): void {
-    for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
-      if (this.#slow.blockCount(slowHolder(target, slowTier)) > 0) return;
-    }
-    this.#slowTargets.delete(target);
   }
 }
 

@@ -4,9 +4,6 @@ import { createSetPairs, pairWords } from "./holder-sets.ts";
 import type { SlotTable } from "./slot-table.ts";
 import { findSlot, insertSlot, slotWords } from "./slot-table.ts";
 
-/** Words of a cache line; the slots that one access reads and moves begin in one line and usually end in the next. */
-const lineWords = 16;
-
 /** What the parts of a holder table share. */
 interface TableParts {
   readonly slots: SlotTable;
@@ -22,30 +19,16 @@ export class BatchWriter {
   refused = 0;
   readonly #parts: TableParts;
   readonly #members = createSetPairs();
-  /** Keeps the prefetching reads of slots from being optimised away. */
-  #touched = 0;
 
   constructor(parts: TableParts) {
     this.#parts = parts;
-  }
-
-  /** Reads the home slots of a batch, so that their cache misses overlap. */
-  #touch(words: Uint32Array, from: number, to: number): void {
-    const { words: table, boundary, scaleLow, scaleHigh } = this.#parts.slots;
-    let sum = 0;
-    for (let at = from * 2; at < to * 2; at += 2) {
-      const low = words[at]!;
-      const home = Math.imul(low * (low < boundary ? scaleLow : scaleHigh), slotWords);
-      sum ^= table[home]! ^ table[home + lineWords]!;
-    }
-    this.#touched ^= sum;
   }
 
   /** Stores a batch for an internal id. Returns how many blocks it did not hold before. */
   store(id: number, words: Uint32Array, from: number, to: number): number {
     const { slots, sets, ids } = this.#parts;
     const hasRoom = slots.reserve(to - from);
-    this.#touch(words, from, to);
+    slots.touch(words, from, to);
     const { boundary, scaleLow, scaleHigh, words: table } = slots;
     let lastSet = 0;
     let lastNext = 0;
@@ -106,7 +89,7 @@ export class BatchWriter {
   /** Removes a batch for an internal id. Returns how many blocks of it were held. */
   remove(id: number, words: Uint32Array, from: number, to: number): number {
     const { slots, sets } = this.#parts;
-    this.#touch(words, from, to);
+    slots.touch(words, from, to);
     const { boundary, scaleLow, scaleHigh, words: table } = slots;
     let lastSet = 0;
     let lastNext = 0;

@@ -143,6 +143,12 @@ export class HolderTable {
     return !this.#sweeper.isDone;
   }
 
+  /** Whether a holder may hold blocks of a chain after one that it lacks. */
+  hasHoles(holder: number): boolean {
+    const id = this.ids.find(holder);
+    return id >= 0 && ((this.ids.special[id >>> 5]! >>> (id & 31)) & 1) === 1;
+  }
+
   isWalked(holder: number): boolean {
     return this.ids.linear.has(this.ids.find(holder));
   }

@@ -10,6 +10,8 @@ const shrunkLoad = 0.6;
 const minSlots = 256;
 /** Fewest slots of a stretch, so that finding it costs little compared to its use. */
 const stretchSlots = 512;
+/** Words of a cache line; the slots that one access reads and moves begin in one line and usually end in the next. */
+const lineWords = 16;
 /** Slots after the last home, for runs that begin near the end. */
 const tailSlots = 64;
 /** A migration visits this many slots per added key, enough to end before the next one must begin. */
@@ -44,6 +46,8 @@ export class SlotTable {
   #expected = 0;
   #migration: "none" | "growing" | "shrinking" = "none";
   #scratch = new Uint32Array(1_024 * slotWords);
+  /** Keeps the prefetching reads of slots from being optimised away. */
+  #touched = 0;
 
   /** @param maxKeys bound on keys */
   constructor(maxKeys: number) {
@@ -72,6 +76,18 @@ export class SlotTable {
   valueOf(low: number, high: number): number {
     const at = findSlot(this.words, this.homeOf(low), low, high);
     return at < 0 ? 0 : this.words[at + 2]!;
+  }
+
+  /** Reads the home slots of the hashes `from` to `to` (exclusive) of `keys`, so that their cache misses overlap. */
+  touch(keys: Uint32Array, from: number, to: number): void {
+    const { words, boundary, scaleLow, scaleHigh } = this;
+    let sum = 0;
+    for (let at = from * 2; at < to * 2; at += 2) {
+      const low = keys[at]!;
+      const home = Math.imul(low * (low < boundary ? scaleLow : scaleHigh), slotWords);
+      sum ^= words[home]! ^ words[home + lineWords]!;
+    }
+    this.#touched ^= sum;
   }
 
   /**

@@ -4,7 +4,7 @@ import { createPrefixIndex, maxPrefixTargets } from "../../src/prefix-index.ts";
 import { createPrefixMatches } from "../../src/prefix-matches.ts";
 import { HolderTable } from "../../src/table/holder-table.ts";
 import { slotWords } from "../../src/table/slot-table.ts";
-import { externalChunks, tier } from "../../src/tiers.ts";
+import { externalChunks, resumePoint, tier } from "../../src/tiers.ts";
 import { randomHashes } from "../random-chains.ts";
 
 const maxTargets = 16;
@@ -62,6 +62,27 @@ test("external memory counts from the beginning of a chain, and in whole chunks"
   index.clearFacts(1);
   index.storeFacts(1, tier.external, words, 0, 10);
   expect(found()).toEqual([10, 0, 10]);
+});
+
+test("long chains with many resume points end at the last one held, in CPU memory too", () => {
+  const { index, matches, match } = createIndex();
+  const blocks = 9_000;
+  const words = chain(blocks);
+  const every = (target: number) => 2 + target;
+  for (let target = 0; target < maxTargets; target++) {
+    index.storeFacts(target, tier.gpu, words, 0, 100 * (target + 1));
+    index.storeFacts(target, tier.cpu, words, 100 * (target + 1), 500 * (target + 1));
+    for (let end = every(target); end <= blocks; end += every(target)) {
+      index.storeFacts(target, resumePoint, words, end - 1, end);
+    }
+  }
+  for (const length of [blocks, 1_025, 700]) {
+    match(words.subarray(0, 2 * length));
+    for (let target = 0; target < maxTargets; target++) {
+      const held = Math.min(length, 500 * (target + 1));
+      expect([target, matches.factBlocks[target]]).toEqual([target, held - (held % every(target))]);
+    }
+  }
 });
 
 test("what the last query wrote is gone from the next", () => {

@@ -21,12 +21,13 @@ const sizes = {
 };
 const rates = ["insert_ops_per_s", "remove_ops_per_s", "lookup_ops_per_s", "turnover_ops_per_s"];
 const queries = ["query_750x8_us_p50", "query_15000x96_us_p50"];
-const hybridQueries = queries.flatMap((name) => ["no_point", "hybrid"].map((kind) => name.replace("_", `_${kind}_`)));
+const kinds = ["no_point", "hybrid", "cpu_elsewhere", "external_elsewhere", "cpu", "external"];
+const otherQueries = queries.flatMap((name) => kinds.map((kind) => name.replace("_", `_${kind}_`)));
 
 test("a run measures every figure, by the clock that it is given", () => {
   const { espalier, naive } = runPrefixIndexOnce(sizes, { clock: steppingClock(), seed: 1 });
   expect(Object.keys(espalier).sort()).toEqual(
-    [...rates, ...queries, ...hybridQueries, "bytes_per_block_target", "growth_after_turnover"].sort(),
+    [...rates, ...queries, ...otherQueries, "bytes_per_block_target", "growth_after_turnover"].sort(),
   );
   expect(Object.keys(naive).sort()).toEqual([...rates, ...queries].sort());
   expect(espalier).toMatchObject({ insert_ops_per_s: 5e6, lookup_ops_per_s: 5e6, query_750x8_us_p50: 1_000 });

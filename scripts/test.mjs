@@ -89,7 +89,7 @@ function isChosen(folder) {
 function runTasks(tasks, mode, folders, logs = "errors-only") {
   const reports = folders.map((folder) => join(root, folder, ".test", `${mode}.json`));
   for (const report of reports) rmSync(report, { force: true });
-  const isGreen = run("turbo", ["run", "--continue=always", "--concurrency=2", `--output-logs=${logs}`, ...tasks]);
+  const isGreen = run("turbo", ["run", "--continue=always", "--concurrency=3", `--output-logs=${logs}`, ...tasks]);
   addUp(reports, isGreen);
 }
 

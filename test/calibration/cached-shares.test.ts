@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { temporaryFile } from "../e2e/files.ts";
-import { expectSameShares, type Figures, middleOf, replayed, simulatedRuns } from "./http-and-simulation.ts";
+import { expectSameShares, middleOf, replayed, simulatedRuns } from "./http-and-simulation.ts";
 import { conversationTrace } from "./trace.ts";
 
 /** Replays whose cached shares are averaged. */
@@ -11,11 +11,7 @@ test("least_work, three routers: what processes cache over HTTP is what they cac
   const fleet = { policy: "least_work", routers: 3 } as const;
   const path = temporaryFile("trace.jsonl", conversationTrace(11));
   const runs = await simulatedRuns(path, fleet);
-  const replays: Figures[] = [];
-  for (let at = 0; at < replayCount; at++) {
-    const real = await replayed(path, fleet);
-    replays.push(real);
-    expect(real.infiniteCache).toBeCloseTo(middleOf(runs, "infiniteCache"), 9);
-  }
+  const replays = await Promise.all(Array.from({ length: replayCount }, () => replayed(path, fleet)));
+  for (const { infiniteCache } of replays) expect(infiniteCache).toBeCloseTo(middleOf(runs, "infiniteCache"), 9);
   expectSameShares(replays, runs);
 }, 240_000);

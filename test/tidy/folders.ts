@@ -6,16 +6,6 @@ import { type Tree, violation } from "./tree.ts";
  * shrinks: by package, `from -> to`.
  */
 const upward: Readonly<Record<string, readonly string[]>> = {
-  "packages/server": [
-    "data-plane -> overflow",
-    "lifecycle -> mesh",
-    "overflow -> admin",
-    "request -> data-plane",
-    "request -> overflow",
-    "request -> adapters",
-    "request -> routing",
-    "request -> admin",
-  ],
   "packages/simulator": ["fleet -> delayed", "fleet -> rivals"],
 };
 

@@ -37,14 +37,13 @@ import {
 } from "@espalier/routing";
 import { AdapterLoader } from "./adapters/adapter-loader.ts";
 import { type AdapterUse, createAdapterUse } from "./adapters/adapter-use.ts";
-import { createDecisionColumns } from "./admin/decision-columns.ts";
-import { createDecisionFeed, type DescribedDecision } from "./admin/decision-feed.ts";
 import { createPrefixUse } from "./admin/prefix-use.ts";
 import { createRecorder } from "./admin/recorder.ts";
 import { type CompiledConfig, sharedSettings, type TracingConfig } from "./config/index.ts";
 import type { RouterDependencies } from "./create-router.ts";
-import { createAttemptMetrics, createRequestMetrics } from "./data-plane/request-metrics.ts";
 import { createResponseFinder, createStoredResponses } from "./data-plane/stored-responses.ts";
+import { createDecisionColumns } from "./decisions/decision-columns.ts";
+import { createDecisionFeed, type DescribedDecision } from "./decisions/decision-feed.ts";
 import { createIdentityCheck } from "./extensions/auth.ts";
 import { createHookCalls, createWarn, type Hooks, type Warn } from "./extensions/hooks.ts";
 import { checkCustomPolicies, checkHooks } from "./extensions/plugins.ts";
@@ -69,12 +68,13 @@ import { createPrograms } from "./programs/programs.ts";
 import { RealtimeConnections } from "./realtime/realtime-connections.ts";
 import { HeldRequests } from "./request/held-requests.ts";
 import { MovableStreams } from "./request/movable-streams.ts";
-import { createSplitParts } from "./request/split-parts.ts";
-import { createResumeLedger } from "./request/stream-resumption.ts";
+import { createAttemptMetrics, createRequestMetrics } from "./request/request-metrics.ts";
 import { createEngineControl } from "./rollouts/engine-control.ts";
 import type { RouterContext } from "./router-context.ts";
 import { createAdmissionParts, watchMemory } from "./routing/admission-parts.ts";
 import { createPools, type Pools, poolRules } from "./routing/pools.ts";
+import { createSplitParts } from "./serving/split-parts.ts";
+import { createResumeLedger } from "./serving/stream-resumption.ts";
 import { createOtlpExporter, createSpanMeters, createTracing, type Tracing } from "./tracing/index.ts";
 
 /** Connections beyond the limit that are kept open to be answered with 503. */

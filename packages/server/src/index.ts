@@ -8,7 +8,6 @@ export { adminApi } from "./admin/admin-app.ts";
 export type { DashboardPage, PageFile } from "./admin/dashboard.ts";
 export type { Engine } from "./admin/engine-routes.ts";
 export type { Explanation } from "./admin/explain-request.ts";
-export type { PastRequest } from "./admin/past-decisions.ts";
 export type { RecordedRequest } from "./admin/recorder.ts";
 export type { RouterStatus } from "./admin/router-status.ts";
 export {
@@ -33,6 +32,7 @@ export {
   writeYaml,
 } from "./config/index.ts";
 export { createRouter, type Router, type RouterDependencies, type RouterGroup } from "./create-router.ts";
+export type { PastRequest } from "./decisions/past-decisions.ts";
 export { describeMetrics } from "./describe-metrics.ts";
 export type { Auth, AuthRequest, Identity } from "./extensions/auth.ts";
 export type { HookDecision, HookRequest, Hooks, RequestChanges } from "./extensions/hooks.ts";

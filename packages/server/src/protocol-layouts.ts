@@ -9,7 +9,7 @@ import {
 import { creditNoteLayout, demandNoteLayout, roleNoteLayout, timesNoteLayout } from "@espalier/routing";
 import { loadFrameLayout, noteFrameLayout, usageFrameLayout } from "@espalier/shared-tree";
 import { adminNoteLayout } from "./admin/admin-peers.ts";
-import { questionNoteLayout } from "./admin/past-decisions.ts";
+import { questionNoteLayout } from "./decisions/past-decisions.ts";
 import { releaseNoteLayout } from "./mesh/fleet-watch.ts";
 import { abortNoteLayout } from "./orders/shared-aborts.ts";
 import { moveNoteLayout } from "./orders/shared-moves.ts";

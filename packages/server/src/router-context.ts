@@ -13,11 +13,10 @@ import type {
 } from "@espalier/routing";
 import type { AdapterLoader } from "./adapters/adapter-loader.ts";
 import type { AdapterUse } from "./adapters/adapter-use.ts";
-import type { DecisionFeed, DescribedDecision } from "./admin/decision-feed.ts";
 import type { PrefixUse } from "./admin/prefix-use.ts";
 import type { Recorder } from "./admin/recorder.ts";
-import type { RequestMetrics } from "./data-plane/request-metrics.ts";
 import type { ResponseFinder, StoredResponses } from "./data-plane/stored-responses.ts";
+import type { DecisionFeed, DescribedDecision } from "./decisions/decision-feed.ts";
 import type { CheckIdentity } from "./extensions/auth.ts";
 import type { HookCalls } from "./extensions/hooks.ts";
 import type { LargeBodies } from "./large-bodies/large-bodies.ts";
@@ -37,11 +36,12 @@ import type { RealtimeConnections } from "./realtime/realtime-connections.ts";
 import type { ExchangeParts } from "./request/exchange.ts";
 import type { HeldRequests } from "./request/held-requests.ts";
 import type { MovableStreams } from "./request/movable-streams.ts";
-import type { SplitParts } from "./request/split-parts.ts";
-import type { ResumeLedger } from "./request/stream-resumption.ts";
+import type { RequestMetrics } from "./request/request-metrics.ts";
 import type { EngineControl } from "./rollouts/engine-control.ts";
 import type { AdmissionParts } from "./routing/admission-parts.ts";
 import type { Pools } from "./routing/pools.ts";
+import type { SplitParts } from "./serving/split-parts.ts";
+import type { ResumeLedger } from "./serving/stream-resumption.ts";
 
 /** What the routes of the data plane work with. */
 export interface RouterContext {

@@ -1,8 +1,8 @@
 import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
-import { engineHead } from "../src/request/answer-request.ts";
 import type { ClientRequest } from "../src/request/planned-request.ts";
 import type { RouterContext } from "../src/router-context.ts";
+import { engineHead } from "../src/serving/answer-request.ts";
 
 const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 

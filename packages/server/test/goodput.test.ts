@@ -1,9 +1,9 @@
 import { EspalierError, silentMeter } from "@espalier/core";
 import { defaultObjectives, noObjectives } from "@espalier/policies";
 import { describe, expect, test } from "vitest";
-import { createRequestMetrics, maxGoodputRows } from "../src/data-plane/request-metrics.ts";
 import { goodputOf, goodputOfRefusal } from "../src/request/goodput.ts";
 import type { PlannedRequest } from "../src/request/planned-request.ts";
+import { createRequestMetrics, maxGoodputRows } from "../src/request/request-metrics.ts";
 import { type HookAnswer, type RequestEnd, requestOutcome } from "../src/request/request-outcome.ts";
 
 const completed = (status: number) => ({ kind: "completed", status }) as RequestEnd["outcome"];

@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import { createSeededRandom } from "@espalier/core";
 import { expect, test } from "vitest";
 import { authenticate } from "../src/data-plane/data-plane-app.ts";
-import { callerTraceparent, newTraceparent, readRequestId } from "../src/data-plane/request-ids.ts";
 import { createStoredResponses } from "../src/data-plane/stored-responses.ts";
+import { callerTraceparent, newTraceparent, readRequestId } from "../src/request/request-ids.ts";
 
 const sha256 = (key: string): Buffer => createHash("sha256").update(key).digest();
 const keys = [

@@ -2,10 +2,10 @@ import { EspalierError } from "@espalier/core";
 import { type FuzzTarget, fuzzInFile, seedsInHex } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { readAdminNote, writeAdminNote } from "../src/admin/admin-peers.ts";
-import { callerTraceparent, newTraceparent, readRequestId } from "../src/data-plane/request-ids.ts";
 import { readForwardedBody } from "../src/large-bodies/read-forwarded-body.ts";
 import { maxSections, readRelease, writeRelease } from "../src/mesh/fleet-watch.ts";
 import { readSpendNote, writeSpendNote } from "../src/overflow/overflow-spend.ts";
+import { callerTraceparent, newTraceparent, readRequestId } from "../src/request/request-ids.ts";
 
 const utf8 = (text: string): Uint8Array => new TextEncoder().encode(text);
 

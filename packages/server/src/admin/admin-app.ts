@@ -6,7 +6,7 @@ import { closed, type TSchema, Type } from "@espalier/core/schema";
 import type { FastifyHttpOptions, FastifyInstance, FastifyRequest } from "fastify";
 import fastify from "fastify";
 import { createOpenAnswers } from "../data-plane/client-connections.ts";
-import { fromFastifyError } from "../data-plane/error-reply.ts";
+import { type PastDecisions, pastRequest } from "../decisions/past-decisions.ts";
 import { answer, described, error } from "../lifecycle/answer-schemas.ts";
 import { httpsOptions, type TlsMaterial } from "../lifecycle/certificates.ts";
 import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
@@ -15,13 +15,13 @@ import { headFault, originForm } from "../lifecycle/request-head.ts";
 import { type MeshDescription, meshDescription, meshOff } from "../mesh/describe-mesh.ts";
 import { type FeedReport, feedReport } from "../prefix/engine-feeds.ts";
 import { type Programs, programReport } from "../programs/programs.ts";
+import { fromFastifyError } from "../request/error-reply.ts";
 import { scaleReport } from "../scale/scale-parts.ts";
 import { guardAdmin, registerPreflights } from "./admin-access.ts";
 import { describeGuard, describeRoutes, descriptionOf } from "./admin-api.ts";
 import { type DashboardParts, registerDashboard, registerIndex, registerPage } from "./dashboard.ts";
 import { type ById, type EngineRoutesDependencies, registerEngines } from "./engine-routes.ts";
 import { explanation } from "./explain-request.ts";
-import { type PastDecisions, pastRequest } from "./past-decisions.ts";
 import { routerStatus } from "./router-status.ts";
 
 export interface AdminDependencies extends EngineRoutesDependencies {

@@ -6,15 +6,14 @@ import type { ExplainedAdmission } from "@espalier/routing";
 import { createSplitMetrics, explainingPolicy, explainSelection, type SplitReason } from "@espalier/routing";
 import type { FastifyRequest } from "fastify";
 import { planInference } from "../data-plane/inference-routes.ts";
+import { describePull, pullReport } from "../decisions/pull-report.ts";
 import { type LargeBodies, largeBodyBytes } from "../large-bodies/large-bodies.ts";
-import { OverflowBackend } from "../overflow/overflow.ts";
-import { overflowReason } from "../overflow/overflow-source.ts";
+import { OverflowBackend, overflowReason } from "../overflow/overflow.ts";
 import { keyOfConversation } from "../programs/programs.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { coldPromptOf } from "../routing/admission-parts.ts";
 import { candidateReport, describeCandidates, excluded, whyExcluded } from "./explained-candidates.ts";
-import { describePull, pullReport } from "./pull-report.ts";
 
 const promptReport = closed({
   tokens: Type.Number(),

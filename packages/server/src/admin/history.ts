@@ -1,8 +1,8 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import { closed, type Described, nullable, type TSchemaOptions, Type } from "@espalier/core/schema";
 import type { FastifyInstance } from "fastify";
-import type { RequestMetrics } from "../data-plane/request-metrics.ts";
 import { described } from "../lifecycle/answer-schemas.ts";
+import type { RequestMetrics } from "../request/request-metrics.ts";
 import { type EventLog, fleetEvent } from "./events.ts";
 import { goodputCounts } from "./router-status.ts";
 

@@ -9,10 +9,13 @@ import { httpsOptions, readTls, type TlsMaterial } from "../lifecycle/certificat
 import { type Readiness, registerProbes } from "../lifecycle/readiness.ts";
 import { headFault, originForm } from "../lifecycle/request-head.ts";
 import { registerRealtimeRoute, watchUpgrades } from "../realtime/realtime-route.ts";
-import { closing, countRefusal } from "../request/answer-request.ts";
+import { releaseBody, reserveDeclared, reservePieces } from "../request/body-budget.ts";
+import { fromFastifyError, replyWithError } from "../request/error-reply.ts";
 import type { PlannedRequest } from "../request/planned-request.ts";
+import { readRequestId } from "../request/request-ids.ts";
 import { beginTrace, type RequestTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
+import { closing, countRefusal } from "../serving/answer-request.ts";
 import { createAcceptFirst } from "./accept-first.ts";
 import {
   allowHalfClose,
@@ -22,10 +25,8 @@ import {
   linger,
   type OpenAnswers,
 } from "./client-connections.ts";
-import { fromFastifyError, replyWithError } from "./error-reply.ts";
 import { registerForwardRoutes, registerInferenceRoutes, registerModelRoutes } from "./inference-routes.ts";
-import { readBody, releaseBody, reserveDeclared, reservePieces } from "./read-body.ts";
-import { readRequestId } from "./request-ids.ts";
+import { readBody } from "./read-body.ts";
 import { registerSessionEnds } from "./session-ends.ts";
 import { registerStoredResponseRoutes } from "./stored-responses.ts";
 import { registerUploadRoutes } from "./upload-routes.ts";

@@ -27,14 +27,14 @@ import { readForwardedBody } from "../large-bodies/read-forwarded-body.ts";
 import { refuseReserved } from "../large-bodies/reserved-fields.ts";
 import { planOverflow } from "../overflow/overflow.ts";
 import { saltOf } from "../prefix/prompt-reader.ts";
-import { answer, bytesPerToken, engineHead, planForward } from "../request/answer-request.ts";
+import { releaseBody } from "../request/body-budget.ts";
 import { engineHeader, findEngine } from "../request/named-engine.ts";
 import { type BodyFields, type ClientRequest, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
 import { describeRequest, type RequestTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
 import { resolvePool } from "../routing/resolve-pool.ts";
 import { planService } from "../routing/service-class.ts";
-import { releaseBody } from "./read-body.ts";
+import { answer, bytesPerToken, engineHead, planForward } from "../serving/answer-request.ts";
 import { locateResponse } from "./stored-responses.ts";
 
 const noBody = Buffer.alloc(0);

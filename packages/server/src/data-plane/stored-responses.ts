@@ -3,10 +3,10 @@ import { type Clock, EspalierError, type HttpClient, RecencyMap } from "@espalie
 import type { EngineRecord, Fleet } from "@espalier/engines";
 import type { Bindings } from "@espalier/shared-tree";
 import type { FastifyInstance } from "fastify";
-import { answer, engineHead, planForward } from "../request/answer-request.ts";
 import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { Pools } from "../routing/pools.ts";
+import { answer, engineHead, planForward } from "../serving/answer-request.ts";
 
 /**
  * Remembers which engine has which stored response of the Responses API. Follow-ups and retrievals must go to that

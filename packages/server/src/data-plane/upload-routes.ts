@@ -4,13 +4,14 @@ import { maxHeldBytes } from "@espalier/engines";
 import { expectedOutputTokens, type PromptBlocks, sessionScope } from "@espalier/routing";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import { isMultipart } from "../large-bodies/read-forwarded-body.ts";
-import { answer, engineHead, planForward } from "../request/answer-request.ts";
+import { reservePieces, shrinkReservation } from "../request/body-budget.ts";
 import type { PlannedRequest, UploadEndpoint } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { resolvePool } from "../routing/resolve-pool.ts";
 import { tenantOf } from "../routing/service-class.ts";
+import { answer, engineHead, planForward } from "../serving/answer-request.ts";
 import { readForwarded } from "./inference-routes.ts";
-import { readBody, reservePieces, shrinkReservation } from "./read-body.ts";
+import { readBody } from "./read-body.ts";
 import { Upload } from "./upload.ts";
 
 const uploadPaths: Readonly<Record<UploadEndpoint, string>> = {

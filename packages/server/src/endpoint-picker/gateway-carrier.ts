@@ -15,8 +15,8 @@ import { explainSelection, noRetryBudget, Retries, type Selection } from "@espal
 import type { GatewayStream, RequestHead } from "../grpc/index.ts";
 import { type Carrier, Exchange } from "../request/exchange.ts";
 import { dropBody, type PlannedRequest, SplitSource } from "../request/planned-request.ts";
-import { type AnswerError, type EngineChoice, PoolSource } from "../request/pool-source.ts";
 import type { RouterContext } from "../router-context.ts";
+import { type AnswerError, type EngineChoice, PoolSource } from "../serving/pool-source.ts";
 import type { GatewayResponse } from "./gateway-response.ts";
 
 /** What a request of a gateway is answered with besides the engine. */

@@ -10,10 +10,8 @@ import { asEspalierError, EspalierError } from "@espalier/core";
 import { sessionScope } from "@espalier/routing";
 import { endpointOf } from "../admin/explain-request.ts";
 import { admitHead } from "../data-plane/data-plane-app.ts";
-import { replyWithError } from "../data-plane/error-reply.ts";
 import { planInference, readForwarded } from "../data-plane/inference-routes.ts";
-import { BodyPieces, releaseBody, reservePiece } from "../data-plane/read-body.ts";
-import { readRequestId } from "../data-plane/request-ids.ts";
+import { BodyPieces } from "../data-plane/read-body.ts";
 import { planStoredResponse } from "../data-plane/stored-responses.ts";
 import {
   destinationKey,
@@ -22,12 +20,15 @@ import {
   type StreamEnd,
   type StreamOwner,
 } from "../grpc/index.ts";
-import { bytesPerToken, countRefusal, engineHead, planForward, withheldHeaders } from "../request/answer-request.ts";
+import { releaseBody, reservePiece } from "../request/body-budget.ts";
+import { replyWithError } from "../request/error-reply.ts";
 import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";
+import { readRequestId } from "../request/request-ids.ts";
 import { beginTrace } from "../request/request-trace.ts";
 import type { RouterContext } from "../router-context.ts";
 import { resolvePool } from "../routing/resolve-pool.ts";
 import { readServiceClass } from "../routing/service-class.ts";
+import { bytesPerToken, countRefusal, engineHead, planForward, withheldHeaders } from "../serving/answer-request.ts";
 import { type CarrierParts, GatewayCarrier, isAllowed, withoutDecodeFirst } from "./gateway-carrier.ts";
 import { GatewayResponse } from "./gateway-response.ts";
 import type { UnseenAnswers } from "./unseen-answers.ts";

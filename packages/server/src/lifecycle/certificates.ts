@@ -14,7 +14,6 @@ import type { TlsOptions } from "@espalier/engines";
 import { watchFile } from "@espalier/engines";
 import type { FastifyInstance } from "fastify";
 import type { CompiledConfig, ListenerTls, MeshConfig } from "../config/index.ts";
-import type { MeshParts } from "../mesh/mesh-parts.ts";
 
 /** Certificate and key of a listener, as PEM texts. */
 export interface TlsMaterial {
@@ -95,7 +94,7 @@ interface RouterCertificatesOptions {
   readonly data: FastifyInstance;
   readonly admin: FastifyInstance;
   readonly rollouts: FastifyInstance | undefined;
-  readonly mesh: MeshParts | undefined;
+  readonly mesh: { readonly setTls: ((tls: Required<TlsMaterial>) => void) | undefined } | undefined;
   readonly picker: { setTls(tls: TlsMaterial): void } | undefined;
   readonly scaler: { setTls(tls: TlsMaterial): void } | undefined;
   readonly setEngineTls: SetEngineTls;

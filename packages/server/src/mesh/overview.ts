@@ -3,9 +3,9 @@ import { type EngineRecord, type Fleet, findSlowEngines, type Target } from "@es
 import type { Origin } from "@espalier/mesh";
 import { type PrefixIndex, tier } from "@espalier/prefix-index";
 import type { Replica, TargetSlots } from "@espalier/shared-tree";
-import type { RequestTotals } from "../data-plane/request-metrics.ts";
 import type { Readiness } from "../lifecycle/readiness.ts";
 import type { ReloadOutcome } from "../lifecycle/reloader.ts";
+import type { RequestTotals } from "../request/request-metrics.ts";
 import type { ClassCounts } from "../routing/admission-parts.ts";
 import type { MeshDescription } from "./describe-mesh.ts";
 import type { OwnRelease } from "./fleet-watch.ts";

@@ -4,18 +4,9 @@ import { closed, type Described, nullable, Type } from "@espalier/core/schema";
 import { createProxy, type Proxy as EngineProxy } from "@espalier/engines";
 import type { NoteChannel } from "@espalier/shared-tree";
 import type { CompiledConfig, OverflowConfig, OverflowReason } from "../config/index.ts";
-import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";
-import type { ServiceClass } from "../routing/service-class.ts";
+import type { ClientRequest, OverflowPlan, PlannedRequest, ServiceClass } from "../request/planned-request.ts";
+import type { RouterContext } from "../router-context.ts";
 import { OverflowSpend, type Reservation } from "./overflow-spend.ts";
-
-/** What a request needs to be answered by an overflow backend; requests that may not be have none. */
-export interface OverflowPlan {
-  readonly tenant: string;
-  /** Whether the router asks for usage that the client did not ask for. */
-  readonly stripUsage: boolean;
-  /** The client's body with another model. */
-  bodyFor(model: string): readonly Buffer[];
-}
 
 /** A request that has an overflow plan. */
 export type OverflowedRequest = Pick<PlannedRequest, "pool" | "family" | "features"> & {
@@ -191,6 +182,27 @@ function createOverflowMeters(meter: Meter): OverflowMeters {
       "Requests not sent to an overflow backend, by reason: budget or cooldown.",
     ),
   };
+}
+
+type Choosing = Pick<RouterContext, "admission" | "fleet" | "overflow">;
+
+/** Requests behind which it does not wait, because a backend would take it; undefined for any number. */
+export function maxAheadOf({ fleet, overflow }: Choosing, plan: PlannedRequest): number | undefined {
+  if (!isEngineUp(fleet, plan) && overflow.find(plan, "no_engine") instanceof OverflowBackend) return 0;
+  const found = overflow.find(plan, "queue");
+  return found instanceof OverflowBackend ? found.config.maxQueued : undefined;
+}
+
+/** Why a backend would be asked, if the request came now; undefined if it would go to an engine, or wait for one. */
+export function overflowReason(context: Choosing, plan: PlannedRequest): OverflowReason | undefined {
+  if (!isEngineUp(context.fleet, plan)) return "no_engine";
+  const queued = context.admission.of(plan.pool)?.queued ?? 0;
+  return queued >= (maxAheadOf(context, plan) ?? Number.POSITIVE_INFINITY) ? "queue" : undefined;
+}
+
+/** Whether some engine of its pool can begin its answer. */
+export function isEngineUp(fleet: RouterContext["fleet"], { pool }: PlannedRequest): boolean {
+  return fleet.pool(pool.model).some(({ usable, engine }) => usable && engine.role !== "prefill");
 }
 
 /** Endpoints whose requests providers answer as engines do. */

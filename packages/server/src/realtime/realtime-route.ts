@@ -6,11 +6,11 @@ import { dropHeader } from "@espalier/engines";
 import { sessionScope } from "@espalier/routing";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { originForm } from "../lifecycle/request-head.ts";
-import { answer, engineHead, planForward } from "../request/answer-request.ts";
 import type { ClientRequest, PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { resolvePool } from "../routing/resolve-pool.ts";
 import { tenantOf } from "../routing/service-class.ts";
+import { answer, engineHead, planForward } from "../serving/answer-request.ts";
 import { ClientSocket } from "./client-socket.ts";
 
 const realtimePath = "/v1/realtime";

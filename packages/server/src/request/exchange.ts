@@ -12,9 +12,9 @@ import {
   wireBody,
 } from "@espalier/engines";
 import type { FailureKind } from "@espalier/routing";
-import type { AttemptMetrics } from "../data-plane/request-metrics.ts";
 import type { AnswerSource, Engine, ExchangeControl, ExchangeOutcome, NextEngine } from "./answer-source.ts";
 import { ClientAnswer } from "./client-answer.ts";
+import type { AttemptMetrics } from "./request-metrics.ts";
 import type { ClientResponse } from "./response-sink.ts";
 
 /** One client's request. */

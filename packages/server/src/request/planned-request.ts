@@ -1,12 +1,10 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { ApiFamily, Endpoint, FoundConversation, RealtimeFrames, RequestView } from "@espalier/api";
 import type { EngineRecord, Target } from "@espalier/engines";
-import type { PairedRequest, PromptBlocks } from "@espalier/routing";
+import type { Objectives, Policy } from "@espalier/policies";
+import type { PairedRequest, PoolWork, PromptBlocks } from "@espalier/routing";
 import { isSplittable, type TransferProtocol } from "@espalier/routing";
-import type { OverflowPlan } from "../overflow/overflow.ts";
 import type { ProgramStep } from "../programs/program-table.ts";
-import type { PoolSettings } from "../routing/pools.ts";
-import type { ServiceClass } from "../routing/service-class.ts";
 import type { ExchangedRequest } from "./exchange.ts";
 import type { RequestTrace } from "./request-trace.ts";
 
@@ -48,6 +46,43 @@ export interface ClientRequest {
   readonly modelName?: string | undefined;
   /** False where the answer does not pass through the router, so that nothing in it can be read or removed. */
   readonly isAnswerSeen?: boolean;
+}
+
+/** Settings shared by the engines of one model: its policy and credentials. */
+export interface PoolSettings {
+  /** The served model's name, or `*` for requests that name none. */
+  readonly model: string;
+  readonly policy: Policy;
+  /** Learned service times of its engines: of the base model's while they serve this one as an adapter. */
+  readonly work: PoolWork;
+  /** Flat name and value pairs added to every request to the pool's engines: its credentials. */
+  readonly upstreamHeaders: readonly string[];
+  /** Whether the client's `authorization` header is passed on. */
+  readonly forwardAuthorization: boolean;
+  /** How long requests wait for an engine while none is up; 0 for not at all. */
+  readonly holdMs: number;
+  /** What the answers to a class's requests have to keep; undefined for the default class. */
+  readonly objectivesOf: (className: string | undefined) => Objectives;
+  /** Class of requests that name none; empty without admission. */
+  readonly defaultClass: string;
+}
+
+/** Class, tenant and deadline of a request. */
+export interface ServiceClass {
+  /** Undefined for the default class. */
+  readonly className: string | undefined;
+  readonly tenant: string;
+  /** Milliseconds from arrival until the first token is due; undefined for the class's default. */
+  readonly deadlineMs: number | undefined;
+}
+
+/** What a request needs to be answered by an overflow backend; requests that may not be have none. */
+export interface OverflowPlan {
+  readonly tenant: string;
+  /** Whether the router asks for usage that the client did not ask for. */
+  readonly stripUsage: boolean;
+  /** The client's body with another model. */
+  bodyFor(model: string): readonly Buffer[];
 }
 
 /** A request as planned, before an engine is chosen. */

@@ -2,10 +2,10 @@ import type { RequestView } from "@espalier/api";
 import type { Clock, EspalierError, Span, SpanAttributes } from "@espalier/core";
 import { rankNumber, type Target } from "@espalier/engines";
 import type { Selection } from "@espalier/routing";
-import { callerTraceparent } from "../data-plane/request-ids.ts";
 import type { RouterContext } from "../router-context.ts";
 import type { AttemptFailure } from "./answer-source.ts";
 import type { ClientRequest, PlannedRequest } from "./planned-request.ts";
+import { callerTraceparent } from "./request-ids.ts";
 import { outcomeStatus, type RequestEnd, requestOutcome } from "./request-outcome.ts";
 
 /** One call of an engine. */

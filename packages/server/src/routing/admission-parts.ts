@@ -18,9 +18,8 @@ import {
 } from "@espalier/routing";
 import type { FeedQuality, UsagePlane } from "@espalier/shared-tree";
 import type { AdmissionConfig } from "../config/index.ts";
-import type { PlannedRequest } from "../request/planned-request.ts";
+import type { PlannedRequest, PoolSettings } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
-import type { PoolSettings } from "./pools.ts";
 
 /** The admission queues of all pools. */
 export interface AdmissionParts {

@@ -2,28 +2,7 @@ import { createSeededRandom } from "@espalier/core";
 import { type CreatePolicyOptions, createPolicy, type Objectives, type Policy } from "@espalier/policies";
 import type { PoolWork } from "@espalier/routing";
 import type { AdmissionConfig, CompiledConfig, PoolConfig } from "../config/index.ts";
-
-/** Settings shared by the engines of one model: its policy and credentials. */
-export interface PoolSettings {
-  /** The served model's name, or `*` for requests that name none. */
-  readonly model: string;
-  readonly policy: Policy;
-  /** Learned service times of its engines: of the base model's while they serve this one as an adapter. */
-  readonly work: PoolWork;
-  /** Flat name and value pairs added to every request to the pool's engines: its credentials. */
-  readonly upstreamHeaders: readonly string[];
-  /** Whether the client's `authorization` header is passed on. */
-  readonly forwardAuthorization: boolean;
-  /** How long requests wait for an engine while none is up; 0 for not at all. */
-  readonly holdMs: number;
-  /** What the answers to a class's requests have to keep. */
-  readonly objectivesOf: ObjectivesOf;
-  /** Class of requests that name none; empty without admission. */
-  readonly defaultClass: string;
-}
-
-/** @param className undefined for the default class */
-type ObjectivesOf = (className: string | undefined) => Objectives;
+import type { PoolSettings } from "../request/planned-request.ts";
 
 export interface Pools {
   /**
@@ -53,7 +32,7 @@ export interface PoolRule {
   readonly upstreamHeaders: readonly string[];
   readonly forwardAuthorization: boolean;
   readonly holdMs: number;
-  readonly objectivesOf: ObjectivesOf;
+  readonly objectivesOf: PoolSettings["objectivesOf"];
   readonly defaultClass: string;
 }
 
@@ -185,7 +164,10 @@ function withSeed(policy: Policy, seed: number | undefined): Policy {
 }
 
 /** Without admission no request has a class. */
-function objectivesByClass({ mode, classes, defaultClass }: AdmissionConfig, otherwise: Objectives): ObjectivesOf {
+function objectivesByClass(
+  { mode, classes, defaultClass }: AdmissionConfig,
+  otherwise: Objectives,
+): PoolSettings["objectivesOf"] {
   if (mode === "off") return () => otherwise;
   const byClass = new Map(classes.map(({ name, slo }) => [name, withOwn(otherwise, slo)]));
   return (className = defaultClass) => byClass.get(className) ?? otherwise;

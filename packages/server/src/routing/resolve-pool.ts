@@ -1,8 +1,8 @@
 import { EspalierError } from "@espalier/core";
 import { type EngineRecord, engineKindOf, type Target } from "@espalier/engines";
 import { type AdapterApi, servesAdapter } from "../adapters/adapter-loader.ts";
+import type { PoolSettings } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
-import type { PoolSettings } from "./pools.ts";
 
 /** What a request says about its model. */
 interface NamedModel {

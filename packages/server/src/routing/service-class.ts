@@ -4,16 +4,7 @@ import { type Clock, EspalierError } from "@espalier/core";
 import type { InferenceTables } from "@espalier/engines";
 import { enginePlace } from "@espalier/routing";
 import type { AdmissionConfig } from "../config/index.ts";
-import type { BodyFields, ClientRequest } from "../request/planned-request.ts";
-
-/** Class, tenant and deadline of a request. */
-export interface ServiceClass {
-  /** Undefined for the default class. */
-  readonly className: string | undefined;
-  readonly tenant: string;
-  /** Milliseconds from arrival until the first token is due; undefined for the class's default. */
-  readonly deadlineMs: number | undefined;
-}
+import type { BodyFields, ClientRequest, ServiceClass } from "../request/planned-request.ts";
 
 /** Longest tenant name of a header, in UTF-16 units. */
 const longestTenant = 128;

@@ -5,7 +5,8 @@ import { afterEach, expect, test } from "vitest";
 import { createWhoMayRead, guardAdmin, registerPreflights } from "../../src/admin/admin-access.ts";
 import { describeRoutes } from "../../src/admin/admin-api.ts";
 import { registerIndex, registerPage } from "../../src/admin/dashboard.ts";
-import { createDecisionFeed, maxDecisionWatchers, registerDecisions } from "../../src/admin/decision-feed.ts";
+import { registerDecisions } from "../../src/admin/decision-stream.ts";
+import { createDecisionFeed, maxDecisionWatchers } from "../../src/decisions/decision-feed.ts";
 
 const closings: (() => Promise<unknown>)[] = [];
 afterEach(async () => {

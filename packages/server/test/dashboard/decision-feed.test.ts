@@ -9,7 +9,7 @@ import {
   maxAwaitedEnds,
   maxBatchDecisions,
   maxDecisionWatchers,
-} from "../../src/admin/decision-feed.ts";
+} from "../../src/decisions/decision-feed.ts";
 
 const decision: DescribedDecision = {
   atMs: 0,

@@ -3,8 +3,8 @@ import { defaultObjectives } from "@espalier/policies";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
 import { createHistory, historyPoints, historyStepMs } from "../../src/admin/history.ts";
-import { createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import type { Goodput } from "../../src/request/goodput.ts";
+import { createRequestMetrics } from "../../src/request/request-metrics.ts";
 import type { RequestOutcome } from "../../src/request/request-outcome.ts";
 
 function start() {

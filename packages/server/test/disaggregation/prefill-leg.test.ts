@@ -2,7 +2,7 @@ import { EspalierError } from "@espalier/core";
 import type { SideOutcome } from "@espalier/engines";
 import { Dispatch, type PrefillOutcome } from "@espalier/routing";
 import { expect, test } from "vitest";
-import { PrefillLeg } from "../../src/request/prefill-leg.ts";
+import { PrefillLeg } from "../../src/serving/prefill-leg.ts";
 import { answered, choosePair, failed, type SplitRig, splitRig } from "./split-rig.ts";
 
 const engines = { p: ["prefill", "nixl"], d: ["decode", "nixl"] } as const;

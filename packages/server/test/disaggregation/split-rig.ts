@@ -24,10 +24,10 @@ import {
 } from "@espalier/routing";
 import { createSeriesMeter, type SeriesMeter } from "@espalier/testing";
 import type { CompiledConfig } from "../../src/config/index.ts";
-import { HttpPair } from "../../src/request/http-pair.ts";
 import { type PlannedRequest, SplitSource } from "../../src/request/planned-request.ts";
-import { createSplitParts } from "../../src/request/split-parts.ts";
 import type { RouterContext } from "../../src/router-context.ts";
+import { HttpPair } from "../../src/serving/http-pair.ts";
+import { createSplitParts } from "../../src/serving/split-parts.ts";
 import { type ScriptedFleet, specOf, startScriptedFleet } from "../prefix/scripted-fleet.ts";
 
 /** A prefill leg that a test settles. */

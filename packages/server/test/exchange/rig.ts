@@ -15,7 +15,6 @@ import { createProxy, dropHeader, type ProxyOptionsInput, requestHeaders } from 
 import { createRetryBudget, createRetryMeters, Retries, type RetryBudgetOptions } from "@espalier/routing";
 import { waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";
-import { createAttemptMetrics } from "../../src/data-plane/request-metrics.ts";
 import type {
   AnswerSource,
   AttemptFailure,
@@ -27,6 +26,7 @@ import type {
   Verdict,
 } from "../../src/request/answer-source.ts";
 import { type Carrier, Exchange, type ExchangedRequest } from "../../src/request/exchange.ts";
+import { createAttemptMetrics } from "../../src/request/request-metrics.ts";
 import type { BodyFilter } from "../../src/request/response-sink.ts";
 import { listen } from "./engines.ts";
 

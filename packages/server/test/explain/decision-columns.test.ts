@@ -1,7 +1,7 @@
 import { DecisionLog } from "@espalier/routing";
 import { expect, test } from "vitest";
-import { createDecisionColumns } from "../../src/admin/decision-columns.ts";
-import type { DescribedDecision } from "../../src/admin/decision-feed.ts";
+import { createDecisionColumns } from "../../src/decisions/decision-columns.ts";
+import type { DescribedDecision } from "../../src/decisions/decision-feed.ts";
 
 const pulling: DescribedDecision = {
   ...{ atMs: 1_790_000_000_123, endpoint: "chat", model: "m", policy: "predicted_latency", reason: "least_time" },

@@ -4,9 +4,9 @@ import { DecisionLog } from "@espalier/routing";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { createVirtualTime } from "@espalier/testing";
 import { expect, test } from "vitest";
-import { createDecisionColumns } from "../../src/admin/decision-columns.ts";
-import type { DescribedDecision } from "../../src/admin/decision-feed.ts";
-import { answerWithinMs, createPastDecisions, maxOpenQuestions } from "../../src/admin/past-decisions.ts";
+import { createDecisionColumns } from "../../src/decisions/decision-columns.ts";
+import type { DescribedDecision } from "../../src/decisions/decision-feed.ts";
+import { answerWithinMs, createPastDecisions, maxOpenQuestions } from "../../src/decisions/past-decisions.ts";
 
 const facts: DescribedDecision = {
   ...{ atMs: 7, endpoint: "chat", model: "m", policy: "least_work", reason: "least_work", target: "e" },

@@ -18,15 +18,15 @@ import {
 } from "@espalier/routing";
 import type { FeedQuality } from "@espalier/shared-tree";
 import { createSeriesMeter, promptOf, type SeriesMeter, tokensOf, type VirtualTime } from "@espalier/testing";
-import { createDecisionColumns } from "../../src/admin/decision-columns.ts";
-import { createAttemptMetrics, createRequestMetrics } from "../../src/data-plane/request-metrics.ts";
 import { createStoredResponses } from "../../src/data-plane/stored-responses.ts";
+import { createDecisionColumns } from "../../src/decisions/decision-columns.ts";
 import type { AttemptFailure, Engine, ExchangeOutcome } from "../../src/request/answer-source.ts";
 import { MovableStreams } from "../../src/request/movable-streams.ts";
 import type { PlannedRequest } from "../../src/request/planned-request.ts";
-import { PoolSource } from "../../src/request/pool-source.ts";
+import { createAttemptMetrics, createRequestMetrics } from "../../src/request/request-metrics.ts";
 import type { BodyFilter } from "../../src/request/response-sink.ts";
 import type { RouterContext } from "../../src/router-context.ts";
+import { PoolSource } from "../../src/serving/pool-source.ts";
 import { type ScriptedFleet, specOf, startScriptedFleet } from "./scripted-fleet.ts";
 
 export const prompt = promptOf(tokensOf("a", 100));

@@ -4,7 +4,7 @@ import type { PromptBlocks } from "@espalier/routing";
 import type { Note, NoteChannel } from "@espalier/shared-tree";
 import { type CountingMeter, createCountingMeter, createVirtualTime, type VirtualTime } from "@espalier/testing";
 import { beforeEach, expect, test } from "vitest";
-import { createDecisionFeed } from "../../src/admin/decision-feed.ts";
+import { createDecisionFeed } from "../../src/decisions/decision-feed.ts";
 import {
   Conversations,
   forgetBeginningsMs,

@@ -1,9 +1,10 @@
 import { type ErrorCode, type EspalierError, silentMeter } from "@espalier/core";
 import { retryAfterMs } from "@espalier/engines";
 import { createRetryMeters, noRetryBudget, Retries } from "@espalier/routing";
-import { describeDecision } from "../admin/decision-feed.ts";
 import type { OverflowReason } from "../config/index.ts";
-import { createAttemptMetrics } from "../data-plane/request-metrics.ts";
+import { describeDecision } from "../decisions/decision-feed.ts";
+import { backendHeaders, isEngineUp, maxAheadOf, OverflowBackend, overflowHeaders } from "../overflow/overflow.ts";
+import type { Reservation } from "../overflow/overflow-spend.ts";
 import { AnswerReader } from "../request/answer-reader.ts";
 import type {
   AnswerSource,
@@ -17,10 +18,9 @@ import type {
 import { Exchange } from "../request/exchange.ts";
 import { dropBody, type PlannedRequest } from "../request/planned-request.ts";
 import { reportEnd } from "../request/request-end.ts";
+import { createAttemptMetrics } from "../request/request-metrics.ts";
 import type { ClientResponse } from "../request/response-sink.ts";
 import type { RouterContext } from "../router-context.ts";
-import { backendHeaders, OverflowBackend, overflowHeaders } from "./overflow.ts";
-import type { Reservation } from "./overflow-spend.ts";
 
 type OverflowContext = Pick<
   RouterContext,
@@ -98,26 +98,6 @@ export class Diversion {
     new Exchange(parts, source.request, this.#response, source).start();
     return true;
   }
-}
-
-type Choosing = Pick<RouterContext, "admission" | "fleet" | "overflow">;
-
-/** Requests behind which it does not wait, because a backend would take it; undefined for any number. */
-function maxAheadOf({ fleet, overflow }: Choosing, plan: PlannedRequest): number | undefined {
-  if (!isEngineUp(fleet, plan) && overflow.find(plan, "no_engine") instanceof OverflowBackend) return 0;
-  const found = overflow.find(plan, "queue");
-  return found instanceof OverflowBackend ? found.config.maxQueued : undefined;
-}
-
-/** Why a backend would be asked, if the request came now; undefined if it would go to an engine, or wait for one. */
-export function overflowReason(context: Choosing, plan: PlannedRequest): OverflowReason | undefined {
-  if (!isEngineUp(context.fleet, plan)) return "no_engine";
-  const queued = context.admission.of(plan.pool)?.queued ?? 0;
-  return queued >= (maxAheadOf(context, plan) ?? Number.POSITIVE_INFINITY) ? "queue" : undefined;
-}
-
-function isEngineUp(fleet: RouterContext["fleet"], { pool }: PlannedRequest): boolean {
-  return fleet.pool(pool.model).some(({ usable, engine }) => usable && engine.role !== "prefill");
 }
 
 interface OverflowParts {

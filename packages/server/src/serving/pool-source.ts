@@ -15,11 +15,8 @@ import {
   type Selection,
 } from "@espalier/routing";
 import { AdapterRun } from "../adapters/adapter-run.ts";
-import { announceDecision } from "../admin/decision-feed.ts";
-import type { Diversion } from "../overflow/overflow-source.ts";
-import type { RouterContext } from "../router-context.ts";
-import { queueOf } from "../routing/admission-parts.ts";
-import { type AnswerListener, AnswerReader } from "./answer-reader.ts";
+import { announceDecision } from "../decisions/decision-feed.ts";
+import { type AnswerListener, AnswerReader } from "../request/answer-reader.ts";
 import type {
   AnswerSource,
   AttemptFailure,
@@ -29,14 +26,17 @@ import type {
   HeadVerdict,
   NextEngine,
   Verdict,
-} from "./answer-source.ts";
+} from "../request/answer-source.ts";
+import type { Abortable } from "../request/held-requests.ts";
+import type { MovableStream } from "../request/movable-streams.ts";
+import { dropBody, type PlannedRequest } from "../request/planned-request.ts";
+import { reportEnd } from "../request/request-end.ts";
+import type { RouterContext } from "../router-context.ts";
+import { queueOf } from "../routing/admission-parts.ts";
 import { BreakerReports } from "./breaker-reports.ts";
 import { engineHeaders, pullEdits, rankFields } from "./engine-request.ts";
-import type { Abortable } from "./held-requests.ts";
 import { HttpPair } from "./http-pair.ts";
-import type { MovableStream } from "./movable-streams.ts";
-import { dropBody, type PlannedRequest } from "./planned-request.ts";
-import { reportEnd } from "./request-end.ts";
+import type { Diversion } from "./overflow-source.ts";
 import { addRoutingHeaders, attemptedHeaders } from "./routing-headers.ts";
 import { continuesChats, type StreamRest, StreamResumption } from "./stream-resumption.ts";
 

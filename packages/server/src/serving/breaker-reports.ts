@@ -1,6 +1,6 @@
 import type { AnswerFault } from "@espalier/api";
 import type { Permit, Target } from "@espalier/engines";
-import type { AttemptFailure } from "./answer-source.ts";
+import type { AttemptFailure } from "../request/answer-source.ts";
 
 type Breaker = Target["engine"]["breaker"];
 

@@ -2,9 +2,9 @@ import type { ResendGuard } from "@espalier/engines";
 import { rankNumber, type Target } from "@espalier/engines";
 import type { ChosenPair, Dispatch, Leg, LegEdits, LegEngine, PairLegs, PrefillOutcome } from "@espalier/routing";
 import { adapterFields } from "../adapters/adapter-loader.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { pullEdits } from "./engine-request.ts";
-import type { PlannedRequest } from "./planned-request.ts";
 import { PrefillLeg } from "./prefill-leg.ts";
 
 /** Limit of a prefill engine's answer, which names the blocks of even the longest prompts. */

@@ -1,7 +1,7 @@
 import type { Random } from "@espalier/core";
 import { rankNumber, type Target } from "@espalier/engines";
 import { type ChosenPull, type LegEdits, pullProtocols } from "@espalier/routing";
-import type { BodyFields, PlannedRequest } from "./planned-request.ts";
+import type { BodyFields, PlannedRequest } from "../request/planned-request.ts";
 
 /** Headers for an engine of a pool. The header that vLLM and SGLang know selects a rank of an engine with several. */
 export function engineHeaders({ upstreamHeaders }: PlannedRequest["pool"], target: Target): readonly string[] {

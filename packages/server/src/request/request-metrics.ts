@@ -7,8 +7,8 @@ import {
   type Meter,
 } from "@espalier/core";
 import type { FailureKind } from "@espalier/routing";
-import type { Goodput } from "../request/goodput.ts";
-import type { HookAnswer, RequestOutcome } from "../request/request-outcome.ts";
+import type { Goodput } from "./goodput.ts";
+import type { HookAnswer, RequestOutcome } from "./request-outcome.ts";
 
 /** Totals over all finished requests, and how many of them ended in each way. */
 export interface RequestTotals extends Record<RequestOutcome, number> {

@@ -1,7 +1,7 @@
 import { type ApiFamily, type ErrorResponse, errorResponse } from "@espalier/api";
 import { asEspalierError, EspalierError, type Logger } from "@espalier/core";
 import type { FastifyError } from "fastify";
-import type { ClientResponse } from "../request/response-sink.ts";
+import type { ClientResponse } from "./response-sink.ts";
 
 /**
  * Writes an error in its API family's shape. Does nothing when the answer has begun.

@@ -2,9 +2,9 @@ import { readAnswerHead } from "@espalier/api";
 import type { Span } from "@espalier/core";
 import type { Permit, ResendGuard, SideCall, SideOutcome, Target } from "@espalier/engines";
 import type { Dispatch, PrefillOutcome } from "@espalier/routing";
+import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
 import { engineHeaders } from "./engine-request.ts";
-import type { PlannedRequest } from "./planned-request.ts";
 
 export interface PrefillRequest {
   readonly plan: PlannedRequest;

@@ -12,9 +12,9 @@ import {
 import { counterBy, gaugeOf, type Meter } from "@espalier/core";
 import type { Target } from "@espalier/engines";
 import type { PromptBlocks } from "@espalier/routing";
+import type { ExchangeOutcome } from "../request/answer-source.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 import type { RouterContext } from "../router-context.ts";
-import type { ExchangeOutcome } from "./answer-source.ts";
-import type { PlannedRequest } from "./planned-request.ts";
 
 /** What became of a stream that broke. */
 type ResumeOutcome = "completed" | "moved" | "cut" | "cancelled" | "refused";

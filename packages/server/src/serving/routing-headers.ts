@@ -1,6 +1,6 @@
 import { dropHeader, type Target } from "@espalier/engines";
 import type { ChosenPull, RequestLifecycle } from "@espalier/routing";
-import type { PlannedRequest } from "./planned-request.ts";
+import type { PlannedRequest } from "../request/planned-request.ts";
 
 type Routed = Pick<RequestLifecycle<Target>, "selection" | "prefill" | "attempts" | "queuedMs">;
 

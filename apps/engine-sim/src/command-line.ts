@@ -3,7 +3,6 @@ import { layOutHelpItem } from "@espalier/core";
 import { type EngineParameters, enginePresets, presetNames } from "@espalier/engine-model";
 import { behaviours } from "./behaviours.ts";
 import {
-  cpuWriteNames,
   defaults,
   dialectNames,
   type EngineSimOptions,
@@ -38,7 +37,6 @@ type Target =
 /** Values of which there are several: by what stands for them in a flag, where that does not name them itself, as `on|off` does. */
 const choices: Readonly<Record<string, readonly string[]>> = {
   PRESET: presetNames,
-  WHAT: cpuWriteNames,
   DIALECT: dialectNames,
   PROTOCOL: transferProtocols,
   ROLE: engineRoles,
@@ -71,9 +69,14 @@ const groups: Readonly<Record<string, Readonly<Record<string, readonly [sets: Ta
     "--block-size N": ["parameters.blockSize", "tokens per block (preset)"],
     "--cpu-blocks N": ["parameters.cpuBlocks", "CPU memory blocks (0 or preset)"],
     "--cpu-load-ms N": ["parameters.cpuLoadMsPerBlock", "engine time to load a CPU block into KV memory (0)"],
-    "--cpu-writes WHAT": [
+    "--cpu-writes prompt|all": [
       "parameters.cpuWrites",
-      "blocks stored in CPU memory: evicted, or prompt or all once computed (evicted or preset; prompt with --p2p)",
+      "blocks that vLLM offloads to CPU memory once computed: those of prompts, or all (prompt)",
+    ],
+    "--cpu-chunk-blocks N": ["parameters.cpuChunkBlocks", "blocks that vLLM offloads and loads together (1)"],
+    "--hicache-write-policy write_through|write_through_selective|write_back": [
+      "parameters.cpuWrites",
+      "pages that SGLang copies to CPU memory: computed, used twice, or evicted (write_through)",
     ],
     "--window N": [
       "parameters.windowTokens",

@@ -2,7 +2,6 @@ import { isIPv4 } from "node:net";
 import { type Clock, type Logger, type Scheduler, silentLogger, systemClock, systemScheduler } from "@espalier/core";
 import {
   type CacheFlavour,
-  type CpuWrites,
   defaultMaxQueued,
   defaultMaxTransfers,
   type EngineParameters,
@@ -120,9 +119,6 @@ export interface P2pOptions {
   /** Real time after which a pull is given up. */
   readonly timeoutMs?: number;
 }
-
-/** The values of `parameters.cpuWrites`. */
-export const cpuWriteNames: readonly CpuWrites[] = ["evicted", "prompt", "all"];
 
 export type TransferProtocol = (typeof transferProtocols)[number];
 
@@ -252,14 +248,13 @@ export function resolveOptions(options: EngineSimOptions): ResolvedOptions {
     "lora must be another name than every model and lora",
   );
   const { p2p, selfDescribingKvEvents = false } = options;
-  // vLLM's connector writes what is computed.
-  const writes: Partial<EngineParameters> = p2p ? { cpuWrites: "prompt" } : {};
-  const parameters = { ...writes, ...enginePresets[preset].parameters, ...options.parameters };
+  const parameters = { ...enginePresets[preset].parameters, ...options.parameters };
   check(!p2p || !options.transfer, "p2p does not go with kv-transfer");
   check(
     !p2p || (parameters.flavour === "vllm" && (parameters.cpuBlocks ?? 0) > 0),
     "p2p needs vLLM's flavour and cpu-blocks",
   );
+  check(!p2p || (parameters.cpuChunkBlocks ?? 1) === 1, "p2p needs cpu-chunk-blocks of 1");
   const { flavour } = parameters;
   return {
     engines,

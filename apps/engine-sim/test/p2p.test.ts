@@ -314,12 +314,12 @@ test("flags make the options", () => {
   expect(parseCommandLine([]).options.p2p).toBeUndefined();
   expect(() => parseCommandLine(["--p2p-port", "1"])).toThrow("--p2p-port needs --p2p");
   expect(() => parseCommandLine(["--p2p", "--p2p-queue", "long"])).toThrow("--p2p-queue is a number");
-  expect(() => parseCommandLine(["--cpu-writes", "none"])).toThrow("--cpu-writes is one of");
+  expect(() => parseCommandLine(["--cpu-writes", "none"])).toThrow("--cpu-writes is prompt or all");
 });
 
 test.each<[EngineSimOptions, string]>([
   [{ p2p: {}, parameters: {} }, "p2p needs"],
-  [{ p2p: {}, parameters: { flavour: "sglang", cpuBlocks: 4, cpuWrites: "evicted" } }, "p2p needs"],
+  [{ p2p: {}, parameters: { flavour: "sglang", cpuBlocks: 4, cpuWrites: "write_back" } }, "p2p needs"],
   [{ p2p: {}, transfer: { protocol: "nixl" } }, "p2p does not go with"],
   [{ p2p: { port: 65_536 } }, "p2p-port"],
   [{ p2p: { port: 65_535 }, engines: 2 }, "the ports of p2p"],

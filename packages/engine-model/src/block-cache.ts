@@ -1,8 +1,9 @@
 import { HEAD } from "./block-pool.ts";
 import type { CacheLog, HashChain, KvCache } from "./kv-cache.ts";
-import type { OffloadTier } from "./offload-tier.ts";
+import type { TokenRange } from "./kv-pull.ts";
+import type { Load, OffloadTier } from "./offload-tier.ts";
 import { ReusableBlocks } from "./reusable-blocks.ts";
-import type { CpuWrites, FreeOrder } from "./types.ts";
+import type { FreeOrder } from "./types.ts";
 
 /** The blocks of one request in a pool of hashed blocks. */
 interface BlockAllocation<Chain extends HashChain> {
@@ -14,8 +15,11 @@ interface BlockAllocation<Chain extends HashChain> {
   enteredBlocks: number;
   /** Blocks found by the last `match`: already in `blocks`, not yet referenced. */
   matchedBlocks: number;
-  /** How many of its first blocks went to CPU memory. */
-  storedBlocks: number;
+  /** The first chunk that was not offered to CPU memory yet. */
+  nextChunk: number;
+  /** Chunks that it loaded or offered, whose use counts when the request ends; `to` is exclusive. */
+  used: { from: number; to: number } | undefined;
+  load: Load | undefined;
 }
 
 interface BlockCacheOptions<Chain extends HashChain> {
@@ -26,7 +30,10 @@ interface BlockCacheOptions<Chain extends HashChain> {
   readonly log: CacheLog<Chain>;
   /** CPU memory; undefined for none. */
   readonly offload: OffloadTier | undefined;
-  readonly cpuWrites: CpuWrites;
+  /** Blocks per chunk of CPU memory. */
+  readonly chunkBlocks: number;
+  /** Whether outputs go to CPU memory, too, when their request ends. */
+  readonly offloadsOutputs: boolean;
 }
 
 /**
@@ -47,7 +54,8 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
 
   open(chain: Chain): BlockAllocation<Chain> {
     const blocks = new Int32Array(this.#blocksFor(chain.totalTokens));
-    return { chain, blocks, heldBlocks: 0, enteredBlocks: 0, matchedBlocks: 0, storedBlocks: 0 };
+    const nothing = { heldBlocks: 0, enteredBlocks: 0, matchedBlocks: 0, nextChunk: 0 };
+    return { chain, blocks, ...nothing, used: undefined, load: undefined };
   }
 
   match(allocation: BlockAllocation<Chain>, limitTokens: number): number {
@@ -65,6 +73,28 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
     }
     allocation.matchedBlocks = matched;
     return matched * blockSize;
+  }
+
+  reach({ chain }: BlockAllocation<Chain>, matchedTokens: number, knownTokens: number): number {
+    return this.#options.offload?.reach(chain, matchedTokens, knownTokens) ?? matchedTokens;
+  }
+
+  isLoading({ chain }: BlockAllocation<Chain>, matchedTokens: number, toTokens: number): boolean {
+    return this.#options.offload?.isLoading(chain, matchedTokens, toTokens) ?? false;
+  }
+
+  load(allocation: BlockAllocation<Chain>, range: TokenRange, nowMs: number): number {
+    allocation.load = this.#options.offload?.load(allocation.chain, range, nowMs);
+    const { fromTokens, toTokens } = range;
+    // What was loaded is not offered, nor what is before it.
+    allocation.nextChunk = toTokens / this.#chunkTokens;
+    this.#use(allocation, Math.floor(fromTokens / this.#chunkTokens), allocation.nextChunk);
+    return allocation.load?.readyMs ?? nowMs;
+  }
+
+  loaded(allocation: BlockAllocation<Chain>): void {
+    allocation.load?.end();
+    allocation.load = undefined;
   }
 
   admit(allocation: BlockAllocation<Chain>, tokens: number, requiredTokens: number, readyTokens: number): boolean {
@@ -108,12 +138,18 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
   }
 
   computed(allocation: BlockAllocation<Chain>, tokens: number): void {
-    this.#store(allocation, Math.min(tokens, allocation.chain.promptTokens));
+    this.#offer(allocation, Math.min(tokens, allocation.chain.promptTokens));
   }
 
   release(allocation: BlockAllocation<Chain>, tokens: number, keep: boolean): void {
-    const most = this.#options.cpuWrites === "all" ? tokens : allocation.chain.promptTokens;
-    if (keep) this.#store(allocation, Math.min(tokens, most));
+    const { offload, offloadsOutputs } = this.#options;
+    this.loaded(allocation);
+    if (keep) {
+      this.#offer(allocation, offloadsOutputs ? tokens : Math.min(tokens, allocation.chain.promptTokens));
+      const { chain, used } = allocation;
+      if (used) offload?.use(chain, used.from, used.to);
+      allocation.used = undefined;
+    }
     let uncachedTail = HEAD;
     for (let at = allocation.heldBlocks - 1; at >= 0; at--) {
       uncachedTail = this.#blocks.giveBack(allocation.blocks[at]!, uncachedTail);
@@ -137,14 +173,27 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
     return this.#blocks.cachedCount;
   }
 
-  /** Copies the blocks that the first `tokens` tokens fill to CPU memory, unless it takes only evicted ones. */
-  #store(allocation: BlockAllocation<Chain>, tokens: number): void {
-    const { offload, cpuWrites, blockSize } = this.#options;
-    const blocks = Math.floor(tokens / blockSize);
-    if (!offload || cpuWrites === "evicted" || blocks <= allocation.storedBlocks) return;
-    allocation.chain.hashBlocks(blocks);
-    offload.store(allocation.chain, blocks);
-    allocation.storedBlocks = blocks;
+  cpuBlocks(): number {
+    return this.#options.offload?.blocks() ?? 0;
+  }
+
+  get #chunkTokens(): number {
+    return this.#options.chunkBlocks * this.#options.blockSize;
+  }
+
+  /** Offers the chunks that the first `tokens` tokens fill to CPU memory; again later, if it has no room for them. */
+  #offer(allocation: BlockAllocation<Chain>, tokens: number): void {
+    const { offload } = this.#options;
+    const from = allocation.nextChunk;
+    const to = Math.floor(tokens / this.#chunkTokens);
+    if (!offload || to <= from) return;
+    if (offload.offer(allocation.chain, from, to)) allocation.nextChunk = to;
+    this.#use(allocation, from, to);
+  }
+
+  #use(allocation: BlockAllocation<Chain>, from: number, to: number): void {
+    const { used } = allocation;
+    allocation.used = { from: Math.min(from, used?.from ?? from), to: Math.max(to, used?.to ?? to) };
   }
 
   #blocksFor(tokens: number): number {
@@ -159,10 +208,8 @@ export class BlockCache<Chain extends HashChain> implements KvCache<BlockAllocat
   }
 
   #evicted(hash: Uint32Array, wasLast: boolean, adapter: string | undefined): void {
-    const { log, offload, cpuWrites } = this.#options;
-    if (!wasLast && !log.everyCopy) return;
-    if (wasLast && cpuWrites === "evicted") offload?.keep(hash);
-    log.removed(hash, adapter);
+    const { log } = this.#options;
+    if (wasLast || log.everyCopy) log.removed(hash, adapter);
   }
 
   /** Indexes the blocks that the first `tokens` tokens fill. */

@@ -31,6 +31,8 @@ export function createBlockRecords(blocks: number): BlockRecords {
 /** The free blocks of a pool in the order in which they will be taken. Every operation takes constant time. */
 export interface FreeQueue {
   readonly size: () => number;
+  /** The block behind `previous`, or at the head when that is `HEAD`; `HEAD` behind the last one. */
+  after(previous: number): number;
   /** Takes the block at the head. The queue must not be empty. */
   take(): number;
   remove(block: number): void;
@@ -69,6 +71,10 @@ export function createFreeQueue(records: BlockRecords): FreeQueue {
   };
   return {
     size: () => size,
+    after(previous) {
+      const block = nextOf(previous === HEAD ? blocks : previous);
+      return block === blocks ? HEAD : block;
+    },
     take() {
       const block = nextOf(blocks);
       remove(block);

@@ -16,14 +16,15 @@ import {
   slowedSteps,
   stepDurationMs,
 } from "./step-timing.ts";
-import type { AdapterUse, Engine, EngineParameters, EngineStats, RequestReport } from "./types.ts";
+import type { AdapterUse, Engine, EngineParameters, EngineStats, HostWrites, RequestReport } from "./types.ts";
+import { cpuWritesOf } from "./validation.ts";
 import { createWaitingQueue, type WaitingQueue } from "./waiting-queue.ts";
 
 interface EngineLoopOptions<Id, Request extends { readonly id: Id }, Chain extends RequestChain<Id>, Allocation> {
   readonly parameters: EngineParameters;
   readonly frontend: EngineFrontend<Id, Request, Chain>;
   readonly cache: KvCache<Allocation, Chain>;
-  /** CPU memory that extends the cache. */
+  /** CPU memory behind vLLM's cache, which also pulls from other engines. */
   readonly offload: OffloadTier | undefined;
 }
 
@@ -133,13 +134,12 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
   }
 
   cachedTokens(request: Request, timeMs: number): number {
-    const { frontend, cache, offload } = this.#options;
+    const { frontend, cache } = this.#options;
     frontend.check(request);
     this.#runBefore(timeMs);
     const chain = frontend.open(request);
-    const limit = chain.promptTokens - 1;
-    const matched = cache.match(cache.open(chain), limit);
-    return offload?.reach(chain, matched, limit) ?? matched;
+    const allocation = cache.open(chain);
+    return cache.reach(allocation, cache.match(allocation, chain.promptTokens - 1), chain.promptTokens);
   }
 
   hold(request: Request, { fromTokens, toTokens }: TokenRange, timeMs: number): KvHold | undefined {
@@ -183,7 +183,7 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
   }
 
   stats(): EngineStats {
-    const { cache, offload, parameters } = this.#options;
+    const { cache, parameters } = this.#options;
     const running = this.#scheduler.running.length;
     const requests = {
       running,
@@ -192,8 +192,7 @@ class EngineLoop<Id, Request extends { readonly id: Id }, Chain extends RequestC
       pulling: this.#scheduler.pulling.size,
       pinned: this.#stepEnd.pinned.size,
     };
-    const cpuBlocks = offload?.blocks() ?? 0;
-    return engineStats({ ...requests, cpuBlocks }, cache, parameters, this.#counters);
+    return engineStats(requests, cache, parameters, this.#counters);
   }
 
   adapterUse(): AdapterUse {
@@ -348,22 +347,26 @@ export function createLoop<Id, Request extends { readonly id: Id }, Chain extend
   log: CacheLog<NoInfer<Chain>>,
 ): LoopEngine<Id, Request> {
   const { flavour, blockCount, blockSize, prefixCaching, freeOrder = "uncached-first" } = parameters;
-  const { cpuBlocks = 0, cpuLoadMsPerBlock = 0, cpuWrites = "evicted" } = parameters;
-  const offload =
-    cpuBlocks > 0 && prefixCaching
-      ? createOffloadTier({ capacity: cpuBlocks, blockSize, loadMsPerBlock: cpuLoadMsPerBlock, log })
-      : undefined;
+  const { cpuLoadMsPerBlock: loadMsPerBlock = 0, cpuChunkBlocks: chunkBlocks = 1 } = parameters;
+  const { cpuWrites = cpuWritesOf[flavour][0]! } = parameters;
+  const cpuBlocks = prefixCaching ? (parameters.cpuBlocks ?? 0) : 0;
+  const common = { blockCount, blockSize, prefixCaching, log };
   if (flavour === "sglang") {
-    const cache = new RadixCache({ blockCount, blockSize, prefixCaching, log, offload });
-    return new EngineLoop({ parameters, frontend, cache, offload });
+    const host = { hostPages: cpuBlocks, hostWrites: cpuWrites as HostWrites, loadMsPerPage: loadMsPerBlock };
+    return new EngineLoop({ parameters, frontend, cache: new RadixCache({ ...common, ...host }), offload: undefined });
   }
   const { retention = "replay" } = parameters;
   const partialGroups = partialGroupsOf(parameters);
   if (partialGroups.length > 0) {
-    const options = { blockCount, blockSize, prefixCaching, freeOrder, log, partialGroups, retention };
-    return new EngineLoop({ parameters, frontend, cache: new HybridCache(options), offload: undefined });
+    const cache = new HybridCache({ ...common, freeOrder, partialGroups, retention });
+    return new EngineLoop({ parameters, frontend, cache, offload: undefined });
   }
-  const cache = new BlockCache({ blockCount, blockSize, prefixCaching, freeOrder, log, offload, cpuWrites });
+  const offload =
+    cpuBlocks >= chunkBlocks
+      ? createOffloadTier({ capacity: cpuBlocks, blockSize, chunkBlocks, loadMsPerBlock, log })
+      : undefined;
+  const offloadsOutputs = cpuWrites === "all";
+  const cache = new BlockCache({ ...common, freeOrder, offload, chunkBlocks, offloadsOutputs });
   return new EngineLoop({ parameters, frontend, cache, offload });
 }
 

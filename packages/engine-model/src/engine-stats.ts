@@ -1,10 +1,11 @@
 import type { AdapterUse, EngineParameters, EngineStats } from "./types.ts";
 
-type KnownCounts = Pick<EngineStats, "running" | "waiting" | "importing" | "pulling" | "pinned" | "cpuBlocks">;
+type KnownCounts = Pick<EngineStats, "running" | "waiting" | "importing" | "pulling" | "pinned">;
 
 interface BlockCounts {
   freeBlocks(): number;
   cachedBlocks(): number;
+  cpuBlocks(): number;
 }
 
 /** The gauges and counters of an engine with these requests and blocks. */
@@ -20,6 +21,7 @@ export function engineStats(
     kvUse: (blockCount - freeBlocks) / blockCount,
     cachedBlocks: blocks.cachedBlocks(),
     freeBlocks,
+    cpuBlocks: blocks.cpuBlocks(),
     ...counters,
   };
 }

@@ -1,5 +1,6 @@
 import { HEAD } from "./block-pool.ts";
 import type { CacheLog, HashChain, KvCache } from "./kv-cache.ts";
+import type { TokenRange } from "./kv-pull.ts";
 import { ReusableBlocks } from "./reusable-blocks.ts";
 import type { EngineParameters, FreeOrder, PartialGroup, Retention } from "./types.ts";
 
@@ -134,6 +135,21 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
     return usable * blockSize;
   }
 
+  /** There is no memory behind it. */
+  reach(_allocation: HybridAllocation<Chain>, matchedTokens: number): number {
+    return matchedTokens;
+  }
+
+  isLoading(): boolean {
+    return false;
+  }
+
+  load(_allocation: HybridAllocation<Chain>, _range: TokenRange, nowMs: number): number {
+    return nowMs;
+  }
+
+  loaded(): void {}
+
   admit(allocation: HybridAllocation<Chain>, tokens: number, requiredTokens: number, readyTokens: number): boolean {
     const { matched, matchedFull, chain } = allocation;
     const found: { readonly group: number; readonly position: number; readonly block: number }[] = [];
@@ -209,6 +225,10 @@ export class HybridCache<Chain extends HashChain> implements KvCache<HybridAlloc
 
   cachedBlocks(): number {
     return this.#blocks.cachedCount;
+  }
+
+  cpuBlocks(): number {
+    return 0;
   }
 
   #blocksFor(tokens: number): number {

@@ -1,3 +1,5 @@
+import type { TokenRange } from "./kv-pull.ts";
+
 /**
  * The KV memory of one engine with its prefix cache, as the scheduler sees it. `Allocation` is the memory of one request;
  * only the cache looks inside. Token counts run from the start of the request.
@@ -7,6 +9,19 @@ export interface KvCache<Allocation, Chain extends HashChain> {
   open(chain: Chain): Allocation;
   /** Finds the longest cached prefix of at most `limitTokens` tokens; the allocation keeps the result for `admit`. */
   match(allocation: Allocation, limitTokens: number): number;
+  /**
+   * How far the prefix that `match` found goes on in memory behind the KV memory, from where it would be loaded. The
+   * allocation keeps the result for `admit` and `load`.
+   *
+   * @returns the end in tokens; `matchedTokens` when nothing would be loaded
+   */
+  reach(allocation: Allocation, matchedTokens: number, knownTokens: number): number;
+  /** Whether the part that `reach` found is on its way for another request, which this one has to wait for. */
+  isLoading(allocation: Allocation, matchedTokens: number, toTokens: number): boolean;
+  /** Begins to load what `reach` found, for an admitted request. Returns when it arrives. */
+  load(allocation: Allocation, range: TokenRange, nowMs: number): number;
+  /** It has arrived. */
+  loaded(allocation: Allocation): void;
   /**
    * Takes the matched prefix and slots for the first `tokens` tokens.
    *
@@ -43,6 +58,8 @@ export interface KvCache<Allocation, Chain extends HashChain> {
   freeBlocks(): number;
   /** Blocks with reusable content, in use or free. */
   cachedBlocks(): number;
+  /** Blocks in memory behind the KV memory. */
+  cpuBlocks(): number;
 }
 
 /** One request as the cache sees it: the chained hashes of its full blocks, two 32-bit words per block. */
@@ -78,12 +95,12 @@ export interface CacheLog<Chain extends HashChain> {
   removed(hashes: Uint32Array, adapter: string | undefined, group?: number): void;
   cleared(): void;
   /**
-   * A block was copied to CPU memory: one hash, whose array the caller reuses.
+   * Consecutive blocks were copied to CPU memory together: hashes of two words each. The caller reuses the array.
    *
-   * @param chain and `block`: where the block is from; undefined for one that is about to be evicted
+   * @param chain and `from`: where they are from; undefined for blocks that are in KV memory
    */
-  offloaded(hashes: Uint32Array, chain?: Chain, block?: number): void;
-  /** Content was evicted from CPU memory: one hash, whose array the caller reuses. */
+  offloaded(hashes: Uint32Array, chain?: Chain, from?: number): void;
+  /** Content was evicted from CPU memory: hashes of two words each. The caller reuses the array. */
   discarded(hashes: Uint32Array): void;
 }
 

@@ -35,8 +35,6 @@ const commonSources = {
 const batchBelow70Gib = "vLLM's default for the API server on GPUs below 70 GiB";
 const batchFrom70Gib = "vLLM's default for the API server on GPUs of 70 GiB and more";
 
-const pullSources = { cpuWrites: "vLLM 0.32's default (`offload_prompt_only`)" };
-
 /** llm-d's blog of 2026-08-15 on P2P KV cache sharing, and the reports of its guide. */
 const measured = "as measured by llm-d's guide to P2P KV cache sharing";
 
@@ -220,11 +218,9 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
       decodeMsPerContextToken: 1.15e-5,
       cpuBlocks: 138_750,
       cpuLoadMsPerBlock: 0.0121,
-      cpuWrites: "prompt",
     },
     sources: {
       ...commonSources,
-      ...pullSources,
       kvBytesPerToken: `${measured}; every other layer keeps a window`,
       blockCount: `1.22 M tokens, ${measured}`,
       maxBatchedTokens: batchFrom70Gib,
@@ -259,11 +255,9 @@ export const enginePresets: Readonly<Record<PresetName, EnginePreset>> = {
       decodeMsPerContextToken: 3.64e-5,
       cpuBlocks: 16_384,
       cpuLoadMsPerBlock: 0.0381,
-      cpuWrites: "prompt",
     },
     sources: {
       ...commonSources,
-      ...pullSources,
       kvBytesPerToken: "32 layers x 2 x 8 KV heads x 128 x 2 B",
       blockCount: `0.5 M tokens, ${measured}`,
       maxBatchedTokens: batchFrom70Gib,

@@ -1,6 +1,8 @@
 import type { CacheLog, HashChain, KvCache } from "./kv-cache.ts";
-import type { OffloadTier } from "./offload-tier.ts";
+import type { TokenRange } from "./kv-pull.ts";
+import { createLoadLink } from "./offload-tier.ts";
 import { type RadixNode, RadixTree } from "./radix-tree.ts";
+import type { HostWrites } from "./types.ts";
 
 /** The pages of one request: those it shares in the radix tree, and its own. */
 interface RadixAllocation<Chain extends HashChain> {
@@ -9,6 +11,12 @@ interface RadixAllocation<Chain extends HashChain> {
   node: RadixNode;
   /** Pages of the tree that it uses. */
   treePages: number;
+  /** The last node of host memory that it is to load; undefined for none. */
+  hostNode: RadixNode | undefined;
+  /** The last node of the load that has begun. */
+  loading: RadixNode | undefined;
+  /** Pages whose use was counted. */
+  countedPages: number;
   /** All its pages, the tree's and its own. */
   pages: number;
   /** Tokens it has slots for. */
@@ -20,9 +28,14 @@ interface RadixCacheOptions<Chain extends HashChain> {
   readonly blockSize: number;
   readonly prefixCaching: boolean;
   readonly log: CacheLog<Chain>;
-  /** CPU memory that takes evicted content; undefined for none. */
-  readonly offload: OffloadTier | undefined;
+  /** Pages of host memory; 0 for none. */
+  readonly hostPages: number;
+  readonly hostWrites: HostWrites;
+  readonly loadMsPerPage: number;
 }
+
+/** HiCache loads nothing where that brings fewer tokens (`load_back_threshold`); they are computed. */
+const minLoadTokens = 10;
 
 /**
  * SGLang's cache (`unified_radix_cache.py`, `allocation.py`, 0.5.23): full pages enter a radix tree after a part of the
@@ -31,6 +44,7 @@ interface RadixCacheOptions<Chain extends HashChain> {
 export class RadixCache<Chain extends HashChain> implements KvCache<RadixAllocation<Chain>, Chain> {
   readonly #options: RadixCacheOptions<Chain>;
   readonly #tree: RadixTree<Chain>;
+  readonly #link: (pages: number, nowMs: number) => number;
   #freePages: number;
   /** Demand of the prompts that the planned step extends. */
   #extendTokens = 0;
@@ -41,14 +55,16 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixAllocat
 
   constructor(options: RadixCacheOptions<Chain>) {
     this.#options = options;
-    this.#tree = new RadixTree(options.log, options.offload);
+    this.#tree = new RadixTree(options);
+    this.#link = createLoadLink(options.loadMsPerPage);
     this.#freePages = options.blockCount;
     // SGLang starts with a reset and announces it.
     options.log.cleared();
   }
 
   open(chain: Chain): RadixAllocation<Chain> {
-    return { chain, node: this.#tree.root, treePages: 0, pages: 0, tokens: 0 };
+    const nothing = { treePages: 0, countedPages: 0, pages: 0, tokens: 0 };
+    return { chain, node: this.#tree.root, hostNode: undefined, loading: undefined, ...nothing };
   }
 
   match(allocation: RadixAllocation<Chain>, limitTokens: number): number {
@@ -57,18 +73,48 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixAllocat
     const limit = Math.floor(limitTokens / blockSize);
     allocation.node = root;
     allocation.treePages = 0;
+    allocation.hostNode = undefined;
     if (!prefixCaching || limit === 0) return 0;
     allocation.chain.hashBlocks(limit);
-    allocation.node = this.#tree.match(allocation.chain, limit);
-    for (let node = allocation.node; node !== root; node = node.parent!) allocation.treePages += node.hashes.length / 2;
+    const { node, gpuNode } = this.#tree.match(allocation.chain, limit);
+    allocation.node = gpuNode;
+    allocation.treePages = this.#tree.pagesBetween(root, gpuNode);
+    if (this.#tree.pagesBetween(gpuNode, node) * blockSize >= minLoadTokens) allocation.hostNode = node;
     return allocation.treePages * blockSize;
   }
 
+  reach({ node, hostNode }: RadixAllocation<Chain>, matchedTokens: number): number {
+    return matchedTokens + (hostNode ? this.#tree.pagesBetween(node, hostNode) * this.#options.blockSize : 0);
+  }
+
+  /** What is on its way is already found in GPU memory. */
+  isLoading(): boolean {
+    return false;
+  }
+
+  load(allocation: RadixAllocation<Chain>, { fromTokens, toTokens }: TokenRange, nowMs: number): number {
+    allocation.loading = allocation.node;
+    return this.#link((toTokens - fromTokens) / this.#options.blockSize, nowMs);
+  }
+
+  /** SGLang notes the end of a load after the step that waited for it. */
+  loaded(): void {}
+
   admit(allocation: RadixAllocation<Chain>, tokens: number, requiredTokens: number): boolean {
-    this.#tree.lock(allocation.node);
+    const tree = this.#tree;
+    const { node, hostNode = node } = allocation;
+    tree.lock(hostNode);
     if (this.#pagesFor(requiredTokens) - allocation.treePages > this.#availablePages()) {
-      this.#tree.unlock(allocation.node);
+      tree.unlock(hostNode);
       return false;
+    }
+    if (hostNode !== node) {
+      const loaded = tree.pagesBetween(node, hostNode);
+      this.#ensureFree(loaded);
+      this.#freePages -= loaded;
+      tree.load(hostNode, allocation.chain, allocation.treePages, allocation.treePages + loaded);
+      allocation.node = hostNode;
+      allocation.treePages += loaded;
     }
     allocation.pages = allocation.treePages;
     allocation.tokens = allocation.treePages * this.#options.blockSize;
@@ -123,14 +169,17 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixAllocat
 
   computed(allocation: RadixAllocation<Chain>, tokens: number): void {
     if (this.#options.prefixCaching) this.#enter(allocation, tokens);
+    this.#endLoad(allocation);
   }
 
   release(allocation: RadixAllocation<Chain>, tokens: number, keep: boolean): void {
     if (keep && this.#options.prefixCaching) this.#enter(allocation, tokens);
+    this.#endLoad(allocation);
     this.#freePages += allocation.pages - allocation.treePages;
     this.#tree.unlock(allocation.node);
     allocation.node = this.#tree.root;
     allocation.treePages = 0;
+    allocation.countedPages = 0;
     allocation.pages = 0;
     allocation.tokens = 0;
   }
@@ -150,6 +199,15 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixAllocat
 
   cachedBlocks(): number {
     return this.#tree.pages;
+  }
+
+  cpuBlocks(): number {
+    return this.#tree.hostPages;
+  }
+
+  #endLoad(allocation: RadixAllocation<Chain>): void {
+    if (allocation.loading) this.#tree.loaded(allocation.loading);
+    allocation.loading = undefined;
   }
 
   #pagesFor(tokens: number): number {
@@ -186,14 +244,18 @@ export class RadixCache<Chain extends HashChain> implements KvCache<RadixAllocat
     const { blockSize } = this.#options;
     const full = Math.floor(tokens / blockSize);
     chain.hashBlocks(full);
-    const { present, node } = this.#tree.insert(chain, full);
+    const { treePages: sharedPages, countedPages } = allocation;
+    const { duplicates, node } = this.#tree.insert({ chain, pages: full, sharedPages, countedPages });
     // The prompt gets its own node, so that eviction can drop the generated part and keep the prompt.
     const promptPages = Math.floor(chain.promptTokens / blockSize);
-    if (promptPages > 0 && promptPages < full) this.#tree.insert(chain, promptPages);
-    this.#freePages += Math.max(0, present - allocation.treePages);
+    if (promptPages > 0 && promptPages < full) {
+      this.#tree.insert({ chain, pages: promptPages, sharedPages: promptPages, countedPages: promptPages });
+    }
+    this.#freePages += duplicates;
     this.#tree.lock(node);
     this.#tree.unlock(allocation.node);
     allocation.node = node;
     allocation.treePages = full;
+    allocation.countedPages = Math.max(countedPages, full);
   }
 }

@@ -241,6 +241,11 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
       const matched = cache.match(sequence.allocation, known - 1);
       const arriving = this.#arrivingTokens(sequence, matched);
       const isImport = arriving > matched;
+      if (isImport && sequence.wantedTokens <= matched && cache.isLoading(sequence.allocation, matched, arriving)) {
+        waiting.takeFirst();
+        this.#deferred.push(sequence);
+        continue;
+      }
       const tokens = isImport ? known - matched : Math.min(known - matched, this.#budget);
       const own = this.#separatesPrefill ? remainingOutput(sequence) + parameters.blockSize : 0;
       // A lone request may use all memory.
@@ -251,7 +256,7 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
       waiting.takeFirst();
       if (this.#adapters.enter(adapter)) this.#adapterLoads++;
       if (isImport) this.#import(sequence, { from: matched, to: arriving, nowMs });
-      else this.#run(sequence, matched, tokens, nowMs);
+      else this.#run(sequence, { cached: matched, from: matched, tokens, nowMs });
     }
   }
 
@@ -260,12 +265,11 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
    * them, or at once if it was to pull them itself. vLLM's `TieringOffloadingManager.lookup` has such a request try again later.
    */
   #follow(sequence: Sequence<Allocation, Chain>): boolean {
-    const { cache, offload, waiting, parameters } = this.#options;
+    const { offload, waiting, parameters } = this.#options;
     if (!offload) return false;
-    const limit = sequence.knownTokens - 1;
-    const fromTokens = offload.reach(sequence.chain, cache.match(sequence.allocation, limit), limit);
+    const fromTokens = this.#foundTokens(sequence);
     const { blockSize } = parameters;
-    if (fromTokens + blockSize > limit) return false;
+    if (fromTokens + blockSize > sequence.knownTokens) return false;
     const block = fromTokens / blockSize;
     const { hashes } = sequence.chain;
     for (const one of this.pulling) {
@@ -288,14 +292,14 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
    * @returns false when both memories have everything, or CPU memory has no room
    */
   #pull(sequence: Sequence<Allocation, Chain>, remote: RemoteSource, nowMs: number): boolean {
-    const { cache, offload, waiting, parameters } = this.#options;
+    const { offload, waiting, parameters } = this.#options;
     const { blockSize } = parameters;
     sequence.remote = undefined;
     if (!offload) return false;
-    const limit = sequence.knownTokens - 1;
-    const fromTokens = offload.reach(sequence.chain, cache.match(sequence.allocation, limit), limit);
+    const known = sequence.knownTokens;
+    const fromTokens = this.#foundTokens(sequence);
     const room = offload.reservable() * blockSize;
-    const toTokens = Math.min(limit - (limit % blockSize), fromTokens + room);
+    const toTokens = Math.min(known - (known % blockSize), fromTokens + room);
     if (toTokens === fromTokens) return false;
     waiting.takeFirst();
     sequence.state = "pulling";
@@ -307,9 +311,14 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
   }
 
   /** The token up to which a sequence is filled by an import or from CPU memory; `matched` for neither. */
-  #arrivingTokens({ chain, wantedTokens, knownTokens }: Sequence<Allocation, Chain>, matched: number): number {
-    if (wantedTokens > matched) return wantedTokens;
-    return this.#options.offload?.reach(chain, matched, knownTokens - 1) ?? matched;
+  #arrivingTokens({ allocation, wantedTokens, knownTokens }: Sequence<Allocation, Chain>, matched: number): number {
+    return wantedTokens > matched ? wantedTokens : this.#options.cache.reach(allocation, matched, knownTokens);
+  }
+
+  /** How much of a sequence both memories have. */
+  #foundTokens({ allocation, knownTokens }: Sequence<Allocation, Chain>): number {
+    const { cache } = this.#options;
+    return cache.reach(allocation, cache.match(allocation, knownTokens - 1), knownTokens);
   }
 
   /** Starts the import. The sequence has blocks for all its tokens, so it can always continue. */
@@ -317,7 +326,7 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
     sequence: Sequence<Allocation, Chain>,
     { from, to, nowMs }: { from: number; to: number; nowMs: number },
   ): void {
-    const { wantedTokens, chain } = sequence;
+    const { wantedTokens, chain, allocation } = sequence;
     sequence.state = "importing";
     sequence.computedTokens = from;
     sequence.arrivingTokens = to;
@@ -325,7 +334,7 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
       const { setupMs, msPerToken } = chain.imported!;
       sequence.readyMs = nowMs + setupMs + msPerToken * (to - from);
     } else {
-      sequence.readyMs = this.#options.offload!.sendBack(to - from, nowMs);
+      sequence.readyMs = this.#options.cache.load(allocation, { fromTokens: from, toTokens: to }, nowMs);
     }
     this.importing.add(sequence);
   }
@@ -337,33 +346,40 @@ export class Scheduler<Allocation, Chain extends RequestChain<unknown>> {
       const sequence = this.importing.takeReady(nowMs);
       if (!sequence) return;
       const { allocation, wantedTokens, arrivingTokens, computedTokens, knownTokens } = sequence;
-      const tokens = Math.min(knownTokens - arrivingTokens, this.#budget);
       if (wantedTokens > computedTokens) {
         sequence.importedTokens = arrivingTokens - computedTokens;
         counters.importedTokens += sequence.importedTokens;
+        cache.computed(allocation, arrivingTokens);
       } else {
         counters.loadedTokens += arrivingTokens - computedTokens;
+        cache.loaded(allocation);
       }
-      cache.computed(allocation, arrivingTokens);
-      cache.grow(allocation, arrivingTokens + tokens);
-      this.#run(sequence, arrivingTokens, tokens, nowMs);
+      // The engine computes the last token of a prompt again that was loaded whole.
+      const from = Math.min(arrivingTokens, knownTokens - 1);
+      const tokens = Math.min(knownTokens - from, this.#budget);
+      cache.grow(allocation, from + tokens);
+      this.#run(sequence, { cached: arrivingTokens, from, tokens, nowMs });
     }
   }
 
-  #run(sequence: Sequence<Allocation, Chain>, matched: number, tokens: number, nowMs: number): void {
+  /** Adds a sequence to the batch, to compute `tokens` tokens of it from token `from` on. */
+  #run(
+    sequence: Sequence<Allocation, Chain>,
+    { cached, from, tokens, nowMs }: { cached: number; from: number; tokens: number; nowMs: number },
+  ): void {
     const { counters } = this.#options;
-    const found = sequence.state === "importing" ? sequence.computedTokens : matched;
+    const found = sequence.state === "importing" ? sequence.computedTokens : cached;
     if (sequence.wantedTokens > 0) this.arrived.push(sequence);
     sequence.wantedTokens = 0;
     sequence.state = "running";
-    sequence.computedTokens = matched;
+    sequence.computedTokens = from;
     sequence.stepTokens = tokens;
     this.#budget -= tokens;
     this.running.push(sequence);
     // Later admissions repeat work: only the first one counts as a cache lookup.
     if (sequence.preemptions > 0) return;
     sequence.scheduledMs = nowMs;
-    sequence.cachedTokens = matched;
+    sequence.cachedTokens = cached;
     counters.prefixQueries += sequence.knownTokens;
     counters.prefixHits += found;
   }

@@ -77,9 +77,14 @@ interface TokenFrontendOptions {
 
 /** The log for an observer: a silent one when it takes no events. */
 function createTokenLog(parameters: EngineParameters, observer: EngineObserver, describesCpuBlocks: boolean): EventLog {
-  const { flavour, cpuBlocks = 0 } = parameters;
+  const { flavour, cpuBlocks = 0, cpuChunkBlocks = 1 } = parameters;
   return observer.events
-    ? createEventLog(flavour, cpuBlocks > 0 && describesCpuBlocks, partialGroupsOf(parameters))
+    ? createEventLog({
+        flavour,
+        describesCpuBlocks: cpuBlocks > 0 && describesCpuBlocks,
+        cpuChunkBlocks,
+        partialGroups: partialGroupsOf(parameters),
+      })
     : { ...silentLog, take: () => undefined };
 }
 
@@ -227,29 +232,34 @@ interface EventLog extends CacheLog<TokenChain> {
   take(): KvEvent[] | undefined;
 }
 
+interface EventLogOptions {
+  readonly flavour: CacheFlavour;
+  /** Whether there is CPU memory whose blocks are described. */
+  readonly describesCpuBlocks: boolean;
+  readonly cpuChunkBlocks: number;
+  /** Of a hybrid model. */
+  readonly partialGroups: readonly PartialGroup[];
+}
+
 /**
- * vLLM announces every removed block separately, and the salt with the first block of a chain. SGLang joins consecutive
- * removals (`KVCacheEventRecorder.enqueue`, 0.5.23) and puts the salt on every event.
+ * vLLM announces every block that leaves KV memory separately, and the salt with the first block of a chain. SGLang joins
+ * consecutive events where one goes on from the other (`KVCacheEventRecorder.enqueue`, 0.5.23) and puts the salt on every
+ * event.
  *
- * For blocks that move to CPU memory, vLLM gives only the hashes, with a block size of 0 (`take_events` of its
- * offloading connector), unless it is told to describe them (`self_describing_kv_events`, 0.32). Then it announces them
- * like others, one event per block. SGLang always does, one event per page (`_record_store_event` of HiCache).
- *
- * @param describesCpuBlocks whether there is CPU memory whose blocks are described
- * @param partialGroups of a hybrid model
+ * For chunks that move to CPU memory, vLLM gives only the hash of the last block, with a block size of 0
+ * (`_placeholder_stored` of its offloading connector), unless it is told to describe them (`self_describing_kv_events`,
+ * 0.32). Then it announces all blocks of each. SGLang describes what it copies like all else.
  */
-function createEventLog(
-  flavour: CacheFlavour,
-  describesCpuBlocks: boolean,
-  partialGroups: readonly PartialGroup[],
-): EventLog {
+function createEventLog({ flavour, describesCpuBlocks, cpuChunkBlocks, partialGroups }: EventLogOptions): EventLog {
   const joins = flavour === "sglang";
   const medium = cpuMedia[flavour];
-  /** Events of the blocks in GPU memory, to be repeated for CPU memory. */
-  const contents = describesCpuBlocks ? new Map<EngineHash, StoredEvent>() : undefined;
+  /** Events of the blocks in SGLang's GPU memory, to be repeated for host memory. */
+  const contents = describesCpuBlocks && joins ? new Map<EngineHash, StoredEvent>() : undefined;
   let events: KvEvent[] = [];
-  let openRemoval: EngineHash[] | undefined;
-  let openAdapter: string | undefined;
+  /** Removals that the next one joins. */
+  let open:
+    | { readonly hashes: EngineHash[]; readonly adapter: string | undefined; readonly isOfCpu: boolean }
+    | undefined;
 
   const groupFields = (group: number) => {
     const partial = partialGroups[group];
@@ -258,8 +268,17 @@ function createEventLog(
     return { group, specKind: "sliding_window", slidingWindow: partial.tokens };
   };
   const push = (event: KvEvent): void => {
-    openRemoval = undefined;
+    open = undefined;
     events.push(event);
+  };
+  const remove = (hashes: readonly EngineHash[], isOfCpu: boolean, adapter?: string, group?: number): void => {
+    if (joins && open && open.adapter === adapter && open.isOfCpu === isOfCpu) {
+      open.hashes.push(...hashes);
+      return;
+    }
+    const all = [...hashes];
+    push({ type: "removed", hashes: all, ...(isOfCpu && { medium }), ...(group === undefined ? {} : { group }) });
+    open = { hashes: all, adapter, isOfCpu };
   };
   const eventOf = (chain: TokenChain, from: number, to: number, only?: GroupPositions): StoredEvent => {
     const blocks = only?.kept ?? Array.from({ length: to - from }, (_, at) => from + at);
@@ -285,35 +304,34 @@ function createEventLog(
       if (contents) for (const [at, hash] of event.hashes.entries()) contents.set(hash, blockOf(event, at));
     },
     removed(hashes, adapter, group) {
-      let target = openRemoval;
-      if (!target || openAdapter !== adapter) {
-        target = [];
-        push({ type: "removed", hashes: target, ...(group === undefined ? {} : { group }) });
-        openRemoval = joins ? target : undefined;
-        openAdapter = adapter;
-      }
-      for (let pair = 0; pair < hashes.length / 2; pair++) {
-        const hash = hashAt(hashes, pair);
-        contents?.delete(hash);
-        target.push(hash);
-      }
+      const gone = hashesIn(hashes);
+      for (const hash of gone) contents?.delete(hash);
+      remove(gone, false, adapter, group);
     },
     cleared() {
       contents?.clear();
       push({ type: "cleared" });
     },
-    offloaded(hashes, chain, block) {
-      const hash = hashAt(hashes, 0);
-      const described =
-        chain && block !== undefined && contents ? eventOf(chain, block, block + 1) : contents?.get(hash);
-      push({ ...(described ?? bare(hash)), medium });
+    offloaded(hashes, chain, from) {
+      if (contents) {
+        const blocks = hashesIn(hashes).map((hash) => contents.get(hash)!);
+        push({ ...joined(blocks), medium });
+        return;
+      }
+      const blocks = hashes.length / 2;
+      const described = describesCpuBlocks && chain && from !== undefined;
+      const event = described ? eventOf(chain, from, from + blocks) : bare(hashAt(hashes, blocks - 1));
+      push({ ...event, medium });
     },
-    discarded: (hashes) => push({ type: "removed", hashes: [hashAt(hashes, 0)], medium }),
+    discarded(hashes) {
+      const all = hashesIn(hashes);
+      remove(describesCpuBlocks ? all : all.filter((_, at) => (at + 1) % cpuChunkBlocks === 0), true);
+    },
     take() {
       if (events.length === 0) return undefined;
       const taken = events;
       events = [];
-      openRemoval = undefined;
+      open = undefined;
       return taken;
     },
   };
@@ -337,10 +355,26 @@ function blockOf(run: StoredEvent, at: number): StoredEvent {
   };
 }
 
+/** Events of consecutive blocks as one. */
+function joined(blocks: readonly StoredEvent[]): StoredEvent {
+  const [first] = blocks as readonly [StoredEvent, ...StoredEvent[]];
+  const inputs = blocks.flatMap((block) => block.inputs ?? [undefined]);
+  return {
+    ...first,
+    hashes: blocks.flatMap((block) => block.hashes),
+    tokens: Uint32Array.from(blocks.flatMap((block) => [...block.tokens])),
+    ...(inputs.some((one) => one) && { inputs }),
+  };
+}
+
 /** What vLLM announces when a known block is offloaded. */
 function bare(hash: EngineHash): StoredEvent {
   const nothing = { parentHash: undefined, tokens: noTokens, blockSize: 0, adapter: undefined, cacheSalt: undefined };
   return { type: "stored", hashes: [hash], ...nothing };
+}
+
+function hashesIn(hashes: Uint32Array): EngineHash[] {
+  return Array.from({ length: hashes.length / 2 }, (_, block) => hashAt(hashes, block));
 }
 
 function hashAt(hashes: Uint32Array, block: number): EngineHash {

@@ -10,11 +10,19 @@ export type CacheFlavour = "vllm" | "sglang";
 export type FreeOrder = "uncached-first" | "by-age";
 
 /**
- * What goes to CPU memory, and when. `evicted`: what the KV memory evicts, as in SGLang's HiCache with `write_back`.
- * `prompt` and `all`: prompts, or prompts and outputs, as soon as they are computed, as in vLLM's offloading connector with
- * `offload_prompt_only` on (its default) or off; outputs when their request ends.
+ * What vLLM's offloading connector copies to CPU memory as soon as it is computed: prompts, or with `offload_prompt_only`
+ * off also outputs, these when their request ends.
  */
-export type CpuWrites = "evicted" | "prompt" | "all";
+type OffloadWrites = "prompt" | "all";
+
+/**
+ * When SGLang's HiCache copies pages to host memory (`hicache_write_policy`): when they are computed, when a second request
+ * has used them, or before the GPU evicts them.
+ */
+export type HostWrites = "write_through" | "write_through_selective" | "write_back";
+
+/** What goes to CPU memory, and when. */
+export type CpuWrites = OffloadWrites | HostWrites;
 
 /** A cache group of a hybrid model beside full attention: a sliding window, or states (Mamba, linear attention). */
 export type PartialGroup = { readonly kind: "window"; readonly tokens: number } | { readonly kind: "state" };
@@ -68,8 +76,10 @@ export interface EngineParameters {
   readonly cpuBlocks?: number;
   /** Transfer time of one such block back to the GPU, which overlaps with steps; 0 by default. */
   readonly cpuLoadMsPerBlock?: number;
-  /** What goes to CPU memory; `evicted` by default. SGLang's flavour has no other. */
+  /** What goes to CPU memory: in vLLM's flavour `prompt` (the default) or `all`, in SGLang's `write_through` (the default), `write_through_selective` or `write_back`. */
   readonly cpuWrites?: CpuWrites;
+  /** Blocks that vLLM offloads, finds and loads together; 1 by default. */
+  readonly cpuChunkBlocks?: number;
 }
 
 /** A prompt whose KV another engine or a store has computed. */

@@ -1,9 +1,15 @@
 import { maxStateGroups, mostBlocksOf } from "./hybrid-cache.ts";
 import type { RemoteSource } from "./kv-pull.ts";
-import type { EngineParameters, ImportedPrompt } from "./types.ts";
+import type { CacheFlavour, CpuWrites, EngineParameters, ImportedPrompt } from "./types.ts";
 
 /** Each takes 32 bytes. */
 export const maxCpuBlocks = 16_777_216;
+
+/** The values of `cpuWrites`, the default first. */
+export const cpuWritesOf: Readonly<Record<CacheFlavour, readonly CpuWrites[]>> = {
+  vllm: ["prompt", "all"],
+  sglang: ["write_through", "write_through_selective", "write_back"],
+};
 
 /** @throws RangeError when a parameter makes no sense */
 export function checkParameters(parameters: EngineParameters): void {
@@ -35,9 +41,14 @@ export function checkParameters(parameters: EngineParameters): void {
   if (cpuLoadMsPerBlock !== undefined && !(Number.isFinite(cpuLoadMsPerBlock) && cpuLoadMsPerBlock >= 0)) {
     throw new RangeError(`cpuLoadMsPerBlock ${cpuLoadMsPerBlock} is not a duration`);
   }
-  const { cpuWrites = "evicted", flavour } = parameters;
-  if (cpuWrites !== "evicted" && flavour === "sglang")
-    throw new RangeError(`SGLang does not support cpuWrites ${cpuWrites}`);
+  const { cpuWrites, cpuChunkBlocks = 1, flavour } = parameters;
+  if (cpuWrites !== undefined && !cpuWritesOf[flavour].includes(cpuWrites)) {
+    throw new RangeError(`cpuWrites ${cpuWrites} is not ${cpuWritesOf[flavour].join(" or ")}, as of ${flavour}`);
+  }
+  if (!(Number.isSafeInteger(cpuChunkBlocks) && cpuChunkBlocks >= 1)) {
+    throw new RangeError(`cpuChunkBlocks ${cpuChunkBlocks} is not a whole number > 0`);
+  }
+  if (cpuChunkBlocks > 1 && flavour !== "vllm") throw new RangeError("only vLLM's flavour has cpuChunkBlocks above 1");
   const { windowTokens = 0, stateGroups = 0 } = parameters;
   if (!(Number.isSafeInteger(windowTokens) && windowTokens >= 0)) {
     throw new RangeError(`windowTokens ${windowTokens} is not a whole number`);
@@ -69,7 +80,7 @@ export function checkRequest(
   { id, promptTokens, outputTokens, imported, remote }: RequestSize,
   parameters: EngineParameters,
 ): void {
-  const { maxModelLength, blockCount, flavour, cpuBlocks = 0, prefixCaching } = parameters;
+  const { maxModelLength, blockCount, flavour, cpuBlocks = 0, cpuChunkBlocks = 1, prefixCaching } = parameters;
   const total = promptTokens + outputTokens;
   if (promptTokens === 0) throw new RangeError(`request ${id}: the prompt is empty`);
   if (!(Number.isInteger(outputTokens) && outputTokens >= 1)) {
@@ -80,8 +91,10 @@ export function checkRequest(
   }
   if (mostBlocksOf(parameters, total) > blockCount)
     throw new RangeError(`request ${id}: ${total} tokens exceed all blocks`);
-  if (remote && (flavour !== "vllm" || cpuBlocks === 0 || !prefixCaching)) {
-    throw new RangeError(`request ${id}: only vLLM's flavour with CPU memory pulls from other engines`);
+  if (remote && (flavour !== "vllm" || cpuBlocks === 0 || cpuChunkBlocks > 1 || !prefixCaching)) {
+    throw new RangeError(
+      `request ${id}: only vLLM's flavour with CPU memory in single blocks pulls from other engines`,
+    );
   }
   if (remote && imported) throw new RangeError(`request ${id}: import and pull are exclusive`);
   if (!imported) return;

@@ -103,9 +103,13 @@ describe("an engine with hashes is the one with tokens", () => {
     cpuLoadMsPerBlock: fc.constantFrom(0, 0.3),
   });
 
-  test.each(["vllm", "sglang"] as const)(
-    "%s: the same reports, changes and counts after every step",
-    (flavour) => {
+  test.each([
+    ["vllm", "all"],
+    ["sglang", "write_through"],
+    ["sglang", "write_back"],
+  ] as const)(
+    "%s, which writes to CPU memory as %s: the same reports, changes and counts after every step",
+    (flavour, cpuWrites) => {
       const never = {
         preemptions: 0,
         evictions: 0,
@@ -124,7 +128,7 @@ describe("an engine with hashes is the one with tokens", () => {
             Math.ceil(104 / engine.blockSize),
             Math.floor(engine.blockCount / engine.blockSize),
           );
-          const parameters = { ...smallEngine, maxModelLength: 104, ...engine, blockCount, flavour };
+          const parameters = { ...smallEngine, maxModelLength: 104, ...engine, blockCount, flavour, cpuWrites };
           play(parameters, createSeededRandom(seed), seen);
         }),
         { numRuns: 25, seed: 3 },

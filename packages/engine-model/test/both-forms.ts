@@ -84,15 +84,17 @@ function clear(presence: Presence, log: Changes, timeMs: number): void {
 function createEventReader(names: ChainNames, presence: Presence, log: Changes, onCopy: () => void) {
   const blockOf = new Map<bigint, number>();
   const copies = new Map<number, number>();
-  /** The block of an event about CPU memory; one with tokens must name the block by them as well. */
-  const moved = (event: Exclude<KvEvent, { type: "cleared" }>): number => {
-    expect(event.hashes).toHaveLength(1);
-    const block = blockOf.get(event.hashes[0]!)!;
+  /** The blocks of an event about CPU memory; one with tokens must name them as well. */
+  const moved = (event: Exclude<KvEvent, { type: "cleared" }>): number[] => {
+    const blocks = event.hashes.map((hash) => blockOf.get(hash)!);
     if (event.type === "stored" && event.tokens.length > 0) {
-      const parent = event.parentHash === undefined ? -1 : blockOf.get(event.parentHash)!;
-      expect(names.name(parent, event.tokens)).toBe(block);
+      let parent = event.parentHash === undefined ? -1 : blockOf.get(event.parentHash)!;
+      for (const [at, block] of blocks.entries()) {
+        parent = names.name(parent, event.tokens.subarray(at * event.blockSize, (at + 1) * event.blockSize));
+        expect(parent).toBe(block);
+      }
     }
-    return block;
+    return blocks;
   };
   return (events: readonly KvEvent[], timeMs: number): void => {
     for (const event of events) {
@@ -100,7 +102,7 @@ function createEventReader(names: ChainNames, presence: Presence, log: Changes, 
         copies.clear();
         clear(presence, log, timeMs);
       } else if (event.medium !== undefined) {
-        log.push(`c${event.type === "stored" ? "+" : "-"}${moved(event)} ${timeMs}`);
+        for (const block of moved(event)) log.push(`c${event.type === "stored" ? "+" : "-"}${block} ${timeMs}`);
       } else if (event.type === "stored") {
         let block = event.parentHash === undefined ? -1 : blockOf.get(event.parentHash)!;
         for (const [at, hash] of event.hashes.entries()) {

@@ -163,7 +163,8 @@ describe("blocks of a pull in flight", () => {
     fleet.submit(1, "B", upFrom(1, 41), { from: 0 });
     fleet.runUntil(fleet.nowMs() + 20);
     expect(fleet.engines[0]!.source.stats().sending).toBe(1);
-    for (let at = 1; at <= 3; at++) fleet.submit(0, `other${at}`, upFrom(1_000 * at, 40));
+    // There is room for two blocks beside the pull: what needs more is not stored.
+    for (let at = 1; at <= 3; at++) fleet.submit(0, `other${at}`, upFrom(1_000 * at, at < 3 ? 8 : 12));
     fleet.runUntil(fleet.nowMs() + 30);
     expect(fleet.engines[0]!.engine.stats().cpuBlocks).toBe(12);
     fleet.settle();
@@ -388,7 +389,8 @@ test("engines whose requests carry hashes pull, too", () => {
 test.each([
   [{ cpuBlocks: 0 }, {}],
   [{ prefixCaching: false }, {}],
-  [{ flavour: "sglang", cpuWrites: "evicted" }, {}],
+  [{ flavour: "sglang", cpuWrites: "write_back" }, {}],
+  [{ cpuChunkBlocks: 2 }, {}],
   [{}, { imported: { tokens: 4, setupMs: 0, msPerToken: 0 } }],
 ] as const)("an engine %j refuses a remote source with %j", (changes, more) => {
   const engine = createEngine({ parameters: { ...pullingEngine, ...changes }, hashSeed: 1, observer: {} });
@@ -397,9 +399,14 @@ test.each([
   engine.submit(request, 0);
 });
 
-test("SGLang's CPU memory takes only what is evicted", () => {
-  const parameters = { ...smallEngine, flavour: "sglang", cpuBlocks: 4, cpuWrites: "all" } as const;
-  expect(() => createEngine({ parameters, hashSeed: 1, observer: {} })).toThrow("cpuWrites");
+test.each([
+  [{ flavour: "sglang", cpuWrites: "all" } as const, "cpuWrites all is not write_through or"],
+  [{ flavour: "vllm", cpuWrites: "write_back" } as const, "cpuWrites write_back is not prompt or all"],
+  [{ flavour: "sglang", cpuChunkBlocks: 2 } as const, "only vLLM's flavour has cpuChunkBlocks"],
+  [{ flavour: "vllm", cpuChunkBlocks: 0 } as const, "cpuChunkBlocks 0 is not a whole number"],
+])("what the engine of a flavour has not is refused: %o", (settings, message) => {
+  const parameters = { ...smallEngine, cpuBlocks: 4, ...settings };
+  expect(() => createEngine({ parameters, hashSeed: 1, observer: {} })).toThrow(message);
 });
 
 /**
@@ -426,7 +433,7 @@ test.each(published)(
     const prompt = upFrom(1, 1_024 * size);
     const first = fleet.run(0, "A", prompt);
     const second = fleet.run(1, "B", prompt, { from: 0 });
-    expect(second.pulledTokens).toBe(1_024 * size - 16);
+    expect(second.pulledTokens).toBe(1_024 * size);
     for (const [report, wanted] of [
       [first, computed],
       [second, pulled],

@@ -1,22 +1,6 @@
-import { readdirSync, readFileSync } from "node:fs";
-import { gunzipSync } from "node:zlib";
 import { createEventFold } from "@espalier/bench";
 import { expect, test } from "vitest";
-
-/**
- * What `capture.py` and `hicache.py` write: a header, then events and requests in order of time. Events of a request
- * precede it.
- */
-type CaptureLine =
-  | { readonly events: string }
-  | { readonly request: { readonly prompt: readonly number[]; readonly cached_tokens: number } };
-
-interface CaptureHeader {
-  readonly groups: readonly [{ readonly block_size: number }];
-}
-
-const folder = new URL("captures/", import.meta.url);
-const captures = readdirSync(folder).filter((name) => name.endsWith(".jsonl.gz"));
+import { captureNames, type PoolCapture, readPoolCapture } from "./captures.ts";
 
 /**
  * Requests whose hit is read too short. If a prompt fills its last block, vLLM fetches that block, too, and computes its
@@ -36,11 +20,11 @@ const readShort: Readonly<Record<string, number>> = {
 const readLong: Readonly<Record<string, number>> = { "hicache-small-pages.jsonl.gz": 2 };
 const sglangMinFetch = 10;
 
-test.each(captures)(
+test.each(captureNames)(
   "%s: what the events predict of each request is what the engine reported, outside its cache, too",
   (name) => {
-    const { lines, blockSize } = read(name);
-    const outcomes = compare(lines, createEventFold(blockSize));
+    const capture = readPoolCapture(name);
+    const outcomes = compare(capture, createEventFold(capture.blockSize));
     const long = outcomes.filter(({ predicted, reported }) => predicted > reported);
     expect(long).toHaveLength(readLong[name] ?? 0);
     for (const { predicted, reported, fetched } of long) {
@@ -54,54 +38,31 @@ test.each(captures)(
 );
 
 test("pages smaller than the router's blocks: what is predicted of each request is what SGLang reported, in whole blocks", () => {
-  const { lines } = read("hicache-small-pages.jsonl.gz");
   const blockSize = 16;
-  const outcomes = compare(lines, createEventFold(blockSize));
+  const outcomes = compare(readPoolCapture("hicache-small-pages.jsonl.gz"), createEventFold(blockSize));
   const differ = outcomes.filter(({ predicted, reported }) => predicted !== reported - (reported % blockSize));
   expect(differ).toEqual([]);
   expect(outcomes.filter(({ fetched }) => fetched > 0).length).toBeGreaterThan(outcomes.length / 10);
 });
 
-test.each(captures.filter((name) => name.startsWith("hicache")))("%s: SGLang names its two memories", (name) => {
+test.each(captureNames.filter((name) => name.startsWith("hicache")))("%s: SGLang names its two memories", (name) => {
   const media = new Set<string>();
-  for (const line of read(name).lines) {
-    const record = JSON.parse(line) as CaptureLine;
-    if (!("events" in record)) continue;
-    for (const [, medium] of Buffer.from(record.events, "base64")
-      .toString("latin1")
-      .matchAll(/medium[\xa0-\xbf](\w+)/g))
-      media.add(medium!);
+  for (const message of readPoolCapture(name).requests.flatMap(({ messages }) => messages)) {
+    const text = Buffer.from(message).toString("latin1");
+    for (const [, medium] of text.matchAll(/medium[\xa0-\xbf](\w+)/g)) media.add(medium!);
   }
   expect([...media].sort()).toEqual(["CPU_PINNED", "GPU"]);
 });
 
-function read(name: string): { lines: string[]; blockSize: number } {
-  const [header, ...lines] = gunzipSync(readFileSync(new URL(name, folder)))
-    .toString()
-    .trim()
-    .split("\n");
-  const { groups } = JSON.parse(header!) as CaptureHeader;
-  return { lines, blockSize: groups[0].block_size };
-}
-
-function compare(lines: readonly string[], fold: ReturnType<typeof createEventFold>) {
-  const outcomes: { request: number; tokens: number; predicted: number; reported: number; fetched: number }[] = [];
-  let waiting: Buffer[] = [];
-  for (const line of lines) {
-    const record = JSON.parse(line) as CaptureLine;
-    if ("events" in record) {
-      waiting.push(Buffer.from(record.events, "base64"));
-      continue;
-    }
-    const { prompt, cached_tokens: reported } = record.request;
+function compare({ requests }: PoolCapture, fold: ReturnType<typeof createEventFold>) {
+  const outcomes = requests.map(({ prompt, cachedTokens: reported, messages }, request) => {
     const { usable: predicted, fetched } = fold.match(Uint32Array.from(prompt), {
       adapter: undefined,
       cacheSalt: undefined,
     });
-    outcomes.push({ request: outcomes.length, tokens: prompt.length, predicted, reported, fetched });
-    for (const payload of waiting) fold.apply(payload);
-    waiting = [];
-  }
+    for (const message of messages) fold.apply(message);
+    return { request, tokens: prompt.length, predicted, reported, fetched };
+  });
   expect(fold.undecoded).toBe(0);
   return outcomes;
 }

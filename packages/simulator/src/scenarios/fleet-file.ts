@@ -29,7 +29,9 @@ export const routers = whole(1, maxFleetRouters);
 export const preset: Read<PresetName> = named(presetNames);
 
 /** What engines without tokens have. */
-type FleetParameters = Required<Omit<EngineParameters, "windowTokens" | "stateGroups" | "retention">>;
+type FleetParameters = Required<
+  Omit<EngineParameters, "windowTokens" | "stateGroups" | "retention" | "cpuChunkBlocks">
+>;
 
 const parameterReaders: { readonly [Name in keyof FleetParameters]: Read<FleetParameters[Name]> } = {
   flavour: oneOf("vllm", "sglang"),
@@ -50,7 +52,7 @@ const parameterReaders: { readonly [Name in keyof FleetParameters]: Read<FleetPa
   adapterLoadMs: milliseconds,
   cpuBlocks: whole(0, maxCpuBlocks),
   cpuLoadMsPerBlock: milliseconds,
-  cpuWrites: oneOf("evicted", "prompt", "all"),
+  cpuWrites: oneOf("prompt", "all", "write_through", "write_through_selective", "write_back"),
 };
 
 export const parameters: Read<Partial<EngineParameters>> = object({}, parameterReaders);

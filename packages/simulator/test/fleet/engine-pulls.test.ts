@@ -48,10 +48,10 @@ test("a request pulls from the engine that its leg names, and routers hear that 
   expect(computed.ttftMs).toBeCloseTo(6 + 160 / 8, 6);
   const pulled = ask(other, source);
   time.advance(second);
-  // Latency, nine blocks over the pair's link and nine to the GPU, one step over a block.
-  expect(pulled.ttftMs).toBeCloseTo(10 + 9 * 4 + 9 + 6 + 16 / 8, 6);
-  expect(source.pullStats()).toMatchObject({ served: 1, sentTokens: 144, sending: 0 });
-  expect(other.stats()).toMatchObject({ pulls: 1, pulledTokens: 144 });
+  // Latency, ten blocks over the pair's link and ten to the GPU, one step over the last token.
+  expect(pulled.ttftMs).toBeCloseTo(10 + 10 * 4 + 10 + 6 + 1 / 8, 6);
+  expect(source.pullStats()).toMatchObject({ served: 1, sentTokens: 160, sending: 0 });
+  expect(other.stats()).toMatchObject({ pulls: 1, pulledTokens: 160 });
   const inCpu = (reported: readonly EngineMessage[]): string[] =>
     reported.flatMap(({ changes: { runs, kinds, ends, words } }) =>
       Array.from({ length: runs }, (_, run) => run)
@@ -62,7 +62,7 @@ test("a request pulls from the engine that its leg names, and routers hear that 
         }),
     );
   const [atSource, atOther] = messages.map(inCpu);
-  expect(atOther).toEqual(expect.arrayContaining(atSource!.slice(0, 9)));
+  expect(atOther).toEqual(expect.arrayContaining(atSource!.slice(0, 10)));
   expect(time.pendingCount).toBe(0);
 });
 
@@ -74,7 +74,7 @@ test("pulls of several engines from one share its link, each in its own time", (
   const pulls = others.map((engine) => ask(engine, source));
   time.advance(second);
   // Three transfers get two thirds of what a pair may have.
-  for (const { ttftMs } of pulls) expect(ttftMs).toBeCloseTo(10 + 9 * 6 + 9 + 8, 6);
+  for (const { ttftMs } of pulls) expect(ttftMs).toBeCloseTo(10 + 10 * 6 + 10 + 6 + 1 / 8, 6);
 });
 
 test("a pull from an engine that is killed, or is gone already, ends with nothing, and the prompt is computed", () => {

@@ -10,8 +10,8 @@ const pool = { blocks: 8_000, latencyMs: 2, bytesPerSecond: 100e9, pairBytesPerS
 const parameters = { ...engineParameters, cpuBlocks: 1_200, cpuLoadMsPerBlock: 0.01 } as const;
 const fleet = { engines: 3, routers: 2, parameters, pool } as const;
 /** Two seconds of prefill. */
-const prompt = { session: 1, promptTokens: 16_000, outputTokens: 8 } as const;
-/** All but the last block, of which a token is computed. */
+const prompt = { session: 1, promptTokens: 15_999, outputTokens: 8 } as const;
+/** Its whole blocks. */
 const pooledTokens = 15_984;
 
 test("what one engine has computed, every other one reads from the pool, whatever routers know", async () => {

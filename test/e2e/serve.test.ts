@@ -151,7 +151,7 @@ test("the admin key guards the admin listener", async () => {
   expect([right.code, right.stdout]).toEqual([1, expect.stringMatching(/^not ready: no engines known\n/)]);
 });
 
-test("an address that is taken ends it with 1 and a hint, for clients' and for operators'", async () => {
+test("an address that is taken ends it with 1 and a hint that names the setting, for each listener", async () => {
   const taken = createServer();
   await new Promise<void>((resolve) => taken.listen(0, "127.0.0.1", resolve));
   onTestFinished(() => {
@@ -164,17 +164,23 @@ test("an address that is taken ends it with 1 and a hint, for clients' and for o
     env: { PATH: process.env.PATH, ESPALIER_SKIP_BUILD: "1" },
   });
   const forkedEnd = once(forked, "exit");
+  const listeners = ["listen", "admin", "rollouts", "mesh", "endpoint-picker", "scale"];
+  const settings = [...listeners.map((listener) => `${listener}.port`), "endpoint-picker.health-port"];
+  const free = { listen: { port: 0 }, admin: { port: 0 } };
   const outcomes = await Promise.all(
-    [
-      ["--listen-port", String(port), "--admin-port", "0"],
-      ["--listen-port", "0", "--admin-port", String(port)],
-    ].map((ports) => run(["serve", ...ports, "--log-level", "error"])),
+    settings.map(async (setting) => {
+      const [section = "", key = ""] = setting.split(".");
+      const others = section === "endpoint-picker" ? { port: 0, "health-port": 0 } : {};
+      const config = { ...free, log: { level: "error" }, [section]: { ...others, [key]: port } };
+      return run(["serve", "--config", temporaryFile("espalier.json", JSON.stringify(config))]);
+    }),
   );
-  for (const { code, stdout, stderr } of outcomes) {
+  for (const [at, { code, stdout, stderr }] of outcomes.entries()) {
     expect([code, stdout]).toEqual([1, ""]);
     expect(stderr).toBe(
-      `error: Cannot listen on 127.0.0.1:${port}: listen EADDRINUSE: address already in use 127.0.0.1:${port} ` +
-        "(listen_failed)\nFree the port or choose another one.\n",
+      `error: Cannot listen on 127.0.0.1:${port} (${settings[at]}): ` +
+        `listen EADDRINUSE: address already in use 127.0.0.1:${port} (listen_failed)\n` +
+        "Free the port or choose another one.\n",
     );
   }
   expect(await forkedEnd).toEqual([1, null]);

@@ -1,6 +1,7 @@
 // cspell:ignore unstub
 import { createHash } from "node:crypto";
 import { writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { type CompiledConfig, flagCatalogue } from "@espalier/server";
 import { Command } from "commander";
 import { beforeEach, expect, test, vi } from "vitest";
@@ -22,7 +23,7 @@ function read(...written: string[]): CompiledConfig {
 test("every flag of the configuration is a flag of the command, under its heading", () => {
   const command = addConfigFlags(new Command("serve"));
   const flags = command.options.filter(({ hidden }) => !hidden).map(({ long }) => long);
-  expect(flags).toEqual(["--config", ...flagCatalogue.map(({ flag }) => flag)]);
+  expect(flags).toEqual(["--config", "--config-folder", ...flagCatalogue.map(({ flag }) => flag)]);
   const help = command.helpInformation();
   for (const { flag, group, description } of flagCatalogue) {
     expect(help).toContain(`${flag} <`);
@@ -160,4 +161,15 @@ test("an engine that is named by host and port alone is one that speaks HTTP", (
   for (const wrong of ["ftp://a:1", "gpu-7", "user@a:1", "a:port"]) {
     expect(() => read("--engine", wrong)).toThrow("is not an http:// or https:// URL");
   }
+});
+
+test("relative paths of the file start at its folder, or at the one that is named", () => {
+  const file = temporaryFile(
+    "espalier.json",
+    JSON.stringify({ plugins: ["hook.mjs"], mesh: { secret: `\${file:key}` } }),
+  );
+  const named = dirname(temporaryFile("key", "0123456789abcdef"));
+  expect(() => read("--config", file)).toThrow("the file key cannot be read");
+  const { plugins, mesh } = read("--config", file, "--config-folder", named);
+  expect([plugins, mesh.secret?.reveal()]).toEqual([[join(named, "hook.mjs")], "0123456789abcdef"]);
 });

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
+import unittest.mock
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -85,6 +90,65 @@ class Launch(unittest.TestCase):
         self.assertEqual(late.exception.returncode, -signal.SIGKILL)
         with self.assertRaisesRegex(espalier_router.LaunchError, "code 2\n.*--speed is a number"):
             espalier_router.launch_engine_sim("--speed", "fast")
+
+    def test_wrong_arguments_say_what_is_expected_and_leave_no_file(self) -> None:
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(tempfile, "tempdir", folder):
+            wrong: list[tuple[Any, dict[str, Any], str]] = [
+                (5, {}, "config: a mapping .* or a path; got int"),
+                ({"engines": {"a"}}, {}, "not set"),
+                (FREE, {"args": "--log-level warn"}, r"args: a list of flags .*\['--log-level', 'warn'\]"),
+                (FREE, {"log": "file.log"}, "log: a function"),
+            ]
+            for config, options, message in wrong:
+                with self.assertRaisesRegex(TypeError, message):
+                    espalier_router.launch(config, wait_ready=False, **options)
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_an_error_goes_through_a_pool_of_processes(self) -> None:
+        """An exception that cannot be unpickled breaks the pool, or blocks it for ever."""
+        with self.assertRaises(espalier_router.LaunchError) as wrong:
+            espalier_router.launch("none.yaml")
+        again = pickle.loads(pickle.dumps(wrong.exception))
+        self.assertEqual((str(again), again.logs, again.returncode), (str(wrong.exception), wrong.exception.logs, 1))
+
+    def test_a_mapping_takes_paths_which_start_at_the_current_folder(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "hook.mjs").write_text("export const hooks = {};\n")
+            Path(folder, "key").write_text("0123456789abcdef")
+            self.addCleanup(os.chdir, os.getcwd())
+            os.chdir(folder)
+            config = {**FREE, "plugins": [Path("hook.mjs")], "admin": {"port": 0, "key": "${file:key}"}}
+            with espalier_router.launch(config, args=["--processes", 1], wait_ready=False) as router:
+                self.assertTrue(router.url)
+
+    def test_a_log_function_that_is_slow_or_fails_keeps_no_line_back(self) -> None:
+        block = threading.Event()
+        self.addCleanup(block.set)
+        seen: list[str] = []
+
+        def log(line: str) -> None:
+            seen.append(line)
+            if len(seen) == 1:
+                raise SystemExit
+            block.wait()
+
+        with contextlib.redirect_stderr(io.StringIO()) as told:
+            with espalier_router.launch(FREE, log=log, wait_ready=False) as router:
+                for _ in range(800):
+                    with contextlib.suppress(OSError):
+                        post(f"{router.admin_url}/admin/reload", {})
+        # More than a pipe holds, and all of it came while the function was blocked.
+        self.assertGreater(sum(map(len, router.logs)), 65_536)
+        self.assertIn('"msg":"stopped"', router.logs[-1])
+        self.assertEqual(len(seen), 2)
+        self.assertEqual(told.getvalue().count("Traceback"), 1)
+
+    def test_a_python_that_a_program_of_node_started_hands_no_channel_on(self) -> None:
+        theirs = {"NODE_CHANNEL_FD": "3", "NODE_CHANNEL_SERIALIZATION_MODE": "json", "NODE_UNIQUE_ID": "1"}
+        with unittest.mock.patch.dict(os.environ, theirs):
+            with espalier_router.launch(FREE, wait_ready=False) as router:
+                self.assertTrue(router.url)
+        self.assertEqual(router.returncode, 0)
 
     def test_nothing_outlives_a_killed_parent_even_while_its_forks_live(self) -> None:
         parent = subprocess.Popen(

@@ -141,7 +141,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   };
 
   const dataApp = createDataPlaneApp(context, readiness);
-  const data = createListener(dataApp, { ...config.listen, isShared: true });
+  const data = createListener(dataApp, { setting: "listen.port", ...config.listen, isShared: true });
   const rollouts = createRollouts(context, config, metrics.meter);
   const dashboard = createDashboardParts({
     ...{ config, context, readiness, clock, scheduler, logger, meter: metrics.meter },
@@ -189,7 +189,7 @@ export function createRouter(dependencies: RouterDependencies): Router {
   context.connections.watch(dataApp.server, config.listen.tls !== undefined);
   if (rollouts) context.connections.watch(rollouts.app.server, config.rollouts?.tls !== undefined);
   boundOperators(context, dependencies, metrics.meter, adminApp.server);
-  const admin = createListener(adminApp, { ...config.admin, isShared: false });
+  const admin = createListener(adminApp, { setting: "admin.port", ...config.admin, isShared: false });
   const certificates = createRouterCertificates({
     ...{
       config,
@@ -259,7 +259,7 @@ function createRollouts(context: RouterContext, { rollouts: settings }: Compiled
   if (!settings) return undefined;
   const front = createRolloutsFront({ settings, context, meter });
   const app = createDataPlaneApp(context, () => whileServing(context), front);
-  return createListener(app, { ...settings, isShared: true });
+  return createListener(app, { setting: "rollouts.port", ...settings, isShared: true });
 }
 
 /** Delays the listener until the router is ready, if clients can go elsewhere meanwhile. */

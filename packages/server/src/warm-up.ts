@@ -82,7 +82,7 @@ async function exercise(options: WarmUpOptions, signal: AbortSignal): Promise<vo
       servers: () => [],
     });
     const app = createDataPlaneApp(context, () => ({ ready: true, reasons: [] }));
-    const listener = createListener(app, { ...config.listen, isShared: false });
+    const listener = createListener(app, { setting: "listen.port", ...config.listen, isShared: false });
     const { proxy, mesh, prefix, fleet, sources } = context;
     const router = startTogether([proxy, ...(mesh ? [mesh] : []), prefix, fleet, sources, listener]);
     try {

@@ -14,6 +14,8 @@ export function addConfigFlags(command: Command): Command {
       `YAML or JSON file with the configuration (default: ${usualFiles.join(", or else ")}, where there is one)`,
     ).env("ESPALIER_CONFIG"),
   );
+  // For programs that write it themselves.
+  command.option("--config-folder <folder>", "where relative paths in that file start (default: its own folder)");
   for (const entry of flagCatalogue) {
     const standard = entry.default === undefined ? "" : ` (default: ${entry.default})`;
     const choices = entry.type.startsWith("one of") ? ` ${entry.type}.` : "";
@@ -91,6 +93,7 @@ export function readConfig(
   onRead: (file: string, text: string) => void = () => {},
 ): CompiledConfig {
   const values = command.opts<Record<string, string | string[]>>();
+  const { configFolder } = command.opts<{ configFolder?: string }>();
   const flags: Record<string, string | readonly string[]> = {};
   for (const flag of flagCatalogue.flatMap((entry) => [entry.flag, ...entry.aliases])) {
     const value = values[optionName(flag)];
@@ -101,7 +104,7 @@ export function readConfig(
     return text;
   };
   return loadConfig({
-    ...(path === undefined ? {} : { file: { path, text: noted(path, readConfigFile(path)) } }),
+    ...(path === undefined ? {} : { file: { path, text: noted(path, readConfigFile(path)), folder: configFolder } }),
     env: process.env,
     readText: (file) => noted(file, readSecretFile(file)),
     flags: flags as FlagValues,

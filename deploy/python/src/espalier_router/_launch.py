@@ -5,12 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import queue
 import signal
 import ssl
 import subprocess
 import tempfile
 import threading
 import time
+import traceback
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -26,21 +28,26 @@ Log = Optional[Callable[[str], object]]
 
 #: Lines that ``logs`` keeps.
 KEPT_LINES = 1_000
+#: Lines that wait for a slow ``log``; further ones do not get there.
+WAITING_LINES = 100_000
 #: Lines that an error quotes.
 QUOTED_LINES = 20
 POLL_SECONDS = 0.02
+#: Longest wait for the last lines of a program that has ended.
+JOIN_SECONDS = 1
 
 _running: weakref.WeakSet[Program] = weakref.WeakSet()
 
 
-def _let_go() -> None:
+def _leave_to_parent() -> None:
     """A forked child must not hold the pipes whose end tells programs that this process is gone."""
-    for program in list(_running):
-        program._let_go()
+    with open(os.devnull, "rb") as nothing:
+        for program in list(_running):
+            program._leave_to_parent(nothing.fileno())
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
+    os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 class LaunchError(RuntimeError):
@@ -51,6 +58,60 @@ class LaunchError(RuntimeError):
         super().__init__(f"{message}\n{quoted}" if quoted else message)
         self.logs = tuple(logs)
         self.returncode = returncode
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Pools of processes send it to whoever called.
+        return _unpickled, (type(self), self.args, self.__dict__)
+
+
+#: How a program of Node.js finds the one that started it: a Python that one has started would hand them on.
+_OF_PARENT = ("NODE_CHANNEL_FD", "NODE_CHANNEL_SERIALIZATION_MODE", "NODE_UNIQUE_ID")
+
+
+def _surroundings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _OF_PARENT}
+
+
+def _argument(value: object) -> str:
+    """Flags take numbers and paths too."""
+    return os.fsdecode(value) if isinstance(value, (bytes, os.PathLike)) else str(value)
+
+
+class _Calls:
+    """Calls a function of the user with each line, in a thread of its own: a slow one must not keep the log from being read."""
+
+    def __init__(self, log: Callable[[str], object]) -> None:
+        self._log = log
+        self._lines: queue.Queue[str | None] = queue.Queue(WAITING_LINES)
+        self._dropped = 0
+        self._has_failed = False
+
+    def add(self, line: str) -> None:
+        try:
+            if self._dropped:
+                self._lines.put_nowait(f"espalier_router: {self._dropped} lines dropped: `log` is too slow")
+                self._dropped = 0
+            self._lines.put_nowait(line)
+        except queue.Full:
+            self._dropped += 1
+
+    def end(self) -> None:
+        self._lines.put(None)
+
+    def run(self) -> None:
+        while (line := self._lines.get()) is not None:
+            try:
+                self._log(line)
+            except BaseException:
+                if not self._has_failed:
+                    traceback.print_exc()
+                self._has_failed = True
+
+
+def _unpickled(kind: type[LaunchError], args: tuple[Any, ...], state: dict[str, Any]) -> LaunchError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 Self = TypeVar("Self", bound="Program")
@@ -64,8 +125,9 @@ class Program:
 
     _name: str
 
-    def __init__(self, arguments: Sequence[str], env: Mapping[str, str] | None, log: Log, timeout: float) -> None:
-        self._log = log
+    def __init__(self, arguments: Sequence[object], env: Mapping[str, object] | None, log: Log, timeout: float) -> None:
+        if log is not None and not callable(log):
+            raise TypeError(f"log: a function that gets each line, such as print; got {type(log).__name__}")
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._addresses: dict[str, Any] = {}
         # Ctrl-C in a terminal goes to this process alone, which decides when the program stops.
@@ -75,33 +137,39 @@ class Program:
             else {"start_new_session": True}
         )
         self._process = subprocess.Popen(
-            [*command(self._name), *arguments, "--json", "--exit-with-stdin"],
+            [*command(self._name), *map(_argument, arguments), "--json", "--exit-with-stdin"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, **(env or {})},
+            env={**_surroundings(), **{name: str(value) for name, value in (env or {}).items()}},
             **apart,
         )
         _running.add(self)
-        self._readers = [
-            threading.Thread(target=self._read, args=(pipe, use), daemon=True, name=f"{self._name} {what}")
-            for pipe, use, what in (
-                (self._process.stdout, self._announce, "addresses"),
-                (self._process.stderr, self._keep, "log"),
-            )
+        self._calls = _Calls(log) if log else None
+        work: list[tuple[Callable[[], None], str]] = [
+            (lambda: self._read(self._process.stdout, self._announce), "addresses"),
+            (lambda: self._read(self._process.stderr, self._keep), "log"),
+        ]
+        if self._calls:
+            work.append((self._calls.run, "log function"))
+        self._threads = [
+            threading.Thread(target=run, daemon=True, name=f"{self._name} {what}") for run, what in work
         ]
         try:
-            for reader in self._readers:
-                reader.start()
+            for thread in self._threads:
+                thread.start()
             self._until(lambda: None if self._addresses else "", "listening", timeout)
         except BaseException:
             self.kill()
             raise
 
-    def _read(self, pipe: IO[bytes], use: Callable[[str], None]) -> None:
+    def _read(self, pipe: IO[bytes] | None, use: Callable[[str], None]) -> None:
+        assert pipe
         with pipe:
             for line in pipe:
                 use(line.decode("utf-8", "replace").rstrip("\r\n"))
+        if self._calls and use == self._keep:
+            self._calls.end()
 
     def _announce(self, line: str) -> None:
         if not self._addresses:
@@ -109,14 +177,28 @@ class Program:
 
     def _keep(self, line: str) -> None:
         self._lines.append(line)
-        if self._log:
-            with suppress(Exception):
-                self._log(line)
+        if self._calls:
+            self._calls.add(line)
+
+    def _join(self) -> None:
+        """Waits for the last lines, unless the log function is slow or itself the caller."""
+        for thread in self._threads:
+            if thread.is_alive() and thread is not threading.current_thread():
+                thread.join(timeout=JOIN_SECONDS)
 
     def _let_go(self) -> None:
         if self._process.stdin:
             with suppress(OSError):
                 self._process.stdin.close()
+
+    def _leave_to_parent(self, nothing: int) -> None:
+        """In a forked child: a full pipe that nobody reads would keep the program."""
+        self._let_go()
+        for pipe in (self._process.stdout, self._process.stderr):
+            # Closed, its number would be the next file's, which a reader of the parent's state might close.
+            with suppress(OSError, ValueError):
+                if pipe:
+                    os.dup2(nothing, pipe.fileno(), inheritable=False)
 
     def _until(self, missing: Callable[[], str | None], state: str, timeout: float) -> None:
         """Polls until nothing is missing. A program that gets there too late is ended."""
@@ -130,8 +212,6 @@ class Program:
                 break
             time.sleep(POLL_SECONDS)
         self.kill()
-        for reader in self._readers:
-            reader.join(timeout=1)
         how = f"was not {state} after {timeout:g} s{why and ': '}{why}" if code is None else f"ended with code {code}"
         raise LaunchError(f"{self._name} {how}", self.logs, self.returncode)
 
@@ -156,6 +236,7 @@ class Program:
         """
         code = self._process.wait(timeout)
         self._let_go()
+        self._join()
         return code
 
     def send_signal(self, number: int) -> None:
@@ -197,21 +278,26 @@ class Router(Program):
     _name = "espalier"
 
     def __init__(
-        self, config: Config, args: Sequence[str], env: Mapping[str, str] | None, log: Log, timeout: float
+        self, config: Config, args: Sequence[object], env: Mapping[str, object] | None, log: Log, timeout: float
     ) -> None:
-        self._file = _written(config) if isinstance(config, Mapping) else None
-        path = self._file if self._file else config
-        flags = [] if path is None else ["--config", os.fspath(path)]  # type: ignore[arg-type]
+        if isinstance(args, str):
+            raise TypeError(f"args: a list of flags and their values, such as {args.split()}; got a str")
+        flags: list[object] = []
+        self._forget_file: Callable[[], object] = lambda: None
+        if isinstance(config, Mapping):
+            path = _written(config)
+            # At the latest when this process exits, since it may hold keys.
+            self._forget_file = weakref.finalize(self, _remove, path, os.getpid())
+            flags = ["--config", path, "--config-folder", os.getcwd()]
+        elif isinstance(config, (str, bytes, os.PathLike)):
+            flags = ["--config", config]
+        elif config is not None:
+            raise TypeError(f"config: a mapping with the keys of espalier.yaml, or a path; got {type(config).__name__}")
         try:
             super().__init__(["serve", *flags, *args], env, log, timeout)
         except BaseException:
             self._forget_file()
             raise
-
-    def _forget_file(self) -> None:
-        if self._file:
-            with suppress(OSError):
-                os.unlink(self._file)
 
     def wait(self, timeout: float | None = None) -> int:
         code = super().wait(timeout)
@@ -273,26 +359,34 @@ class EngineSim(Program):
 
 
 def _written(config: Mapping[str, Any]) -> str:
-    """The configuration as a file that this user alone may read, since it may hold keys."""
+    """The configuration as a file that this user alone may read, since it may hold keys. Values may be paths."""
+    text = json.dumps(config, default=os.fspath)
     handle, path = tempfile.mkstemp(prefix="espalier-", suffix=".json")
     with os.fdopen(handle, "w", encoding="utf-8") as file:
-        json.dump(config, file)
+        file.write(text)
     return path
+
+
+def _remove(path: str, owner: int) -> None:
+    # A fork that ends leaves it to its parent.
+    if os.getpid() == owner:
+        with suppress(OSError):
+            os.unlink(path)
 
 
 def launch(
     config: Config = None,
     *,
-    args: Sequence[str] = (),
-    env: Mapping[str, str] | None = None,
+    args: Sequence[object] = (),
+    env: Mapping[str, object] | None = None,
     wait_ready: bool = True,
     timeout: float = 30,
     log: Log = None,
 ) -> Router:
     """Starts a router.
 
-    ``config`` is a mapping with the keys of ``espalier.yaml``, the path of such a file, or ``None`` for what ``espalier serve``
-    takes by itself. ``args`` are flags of ``espalier serve``, ``env`` is added to the environment, and ``log`` gets each line
+    ``config`` is a mapping with the keys of ``espalier.yaml``, whose relative paths start at the current folder; the path of
+    such a file; or ``None`` for what ``espalier serve`` takes by itself. ``args`` are flags of ``espalier serve``, ``env`` is added to the environment, and ``log`` gets each line
     of the log from a thread. Port 0 takes a free port; ``Router.url`` names it.
 
     Without ``wait_ready`` it returns as soon as the router listens, as it must where engines are added later.
@@ -307,7 +401,7 @@ def launch(
 
 
 def launch_engine_sim(
-    *args: str, env: Mapping[str, str] | None = None, timeout: float = 30, log: Log = None
+    *args: object, env: Mapping[str, object] | None = None, timeout: float = 30, log: Log = None
 ) -> EngineSim:
     """Starts simulated engines with the flags of ``espalier-engine-sim``, at free ports unless ``--port`` is one of them.
 

@@ -137,7 +137,11 @@ class WsTransport implements WebSocketTransport {
     const { host, port } = this.#settings;
     await new Promise<void>((resolve, reject) => {
       this.#server.once("error", (error) =>
-        reject(new EspalierError("listen_failed", `The mesh cannot listen on ${host}:${port}.`, { cause: error })),
+        reject(
+          new EspalierError("listen_failed", `Cannot listen on ${host}:${port} (mesh.port): ${error.message}`, {
+            cause: error,
+          }),
+        ),
       );
       // Even where several processes share other ports, this port is exclusive.
       this.#server.listen({ host, port, exclusive: true }, resolve);

@@ -21,6 +21,8 @@ export interface ConfigFile {
   readonly path: string;
   /** YAML 1.2 or JSON. */
   readonly text: string;
+  /** Where relative paths in it start: its own folder by default. */
+  readonly folder?: string | undefined;
 }
 
 export interface ConfigSources {
@@ -48,7 +50,7 @@ export interface ConfigSources {
  */
 export function loadConfig({ file, env = {}, flags = {}, readText, policies = [] }: ConfigSources): CompiledConfig {
   const document = file && parseYaml(file.text, file.path);
-  const folder = file ? folderOfFile(file.path) : ".";
+  const folder = file ? (file.folder ?? folderOfFile(file.path)) : ".";
   const filled = interpolate(document?.value, env, readText && ((path) => readText(resolve(folder, path))));
   const fromEnvironment = readEnvironment(env, filled.variables);
   const fromFlags = readFlags(flags);

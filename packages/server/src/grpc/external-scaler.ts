@@ -51,6 +51,7 @@ export function createScalerServer({ desired, scheduler, ...listener }: ScalerSe
   const streams = new Set<() => void>();
   const server = createGrpcServer({
     ...listener,
+    setting: "scale.port",
     maxMessageBytes,
     methods: {
       [`${service}/IsActive`]: unary(scaledObjectRef, isActiveResponse, (ref) => ({ result: isActive(ref) })),

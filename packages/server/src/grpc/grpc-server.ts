@@ -46,6 +46,8 @@ export interface GrpcCallHandler {
 export type GrpcMethods = Readonly<Record<string, (call: GrpcCall) => GrpcCallHandler>>;
 
 export interface GrpcServerOptions {
+  /** What sets the port, for the message when it is taken. */
+  readonly setting: string;
   readonly host: string;
   /** 0 selects a free port. */
   readonly port: number;
@@ -114,7 +116,7 @@ export function createGrpcServer(options: GrpcServerOptions): GrpcServer {
     async start() {
       await new Promise<void>((resolve, reject) => {
         server.once("error", (error) => {
-          const why = `Cannot listen on ${host}:${port}: ${error.message}`;
+          const why = `Cannot listen on ${host}:${port} (${options.setting}): ${error.message}`;
           reject(new EspalierError("listen_failed", why, { cause: error }));
         });
         server.listen(port, host, resolve);

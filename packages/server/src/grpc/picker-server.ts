@@ -55,11 +55,17 @@ export function createPickerServer(options: PickerServerOptions): PickerServer {
   const { host, port, healthPort, tls, isReady, maxMessageBytes } = options;
   const health = (call: GrpcCall): GrpcCallHandler => answerHealth(call, isReady);
   const server = createGrpcServer({
-    ...{ host, port, tls, maxMessageBytes },
+    ...{ setting: "endpoint-picker.port", host, port, tls, maxMessageBytes },
     methods: { [processPath]: (call) => serve(call, options), [healthPath]: health },
   });
   const healthServer = createGrpcServer({
-    ...{ host, port: healthPort, tls: undefined, maxMessageBytes: maxHealthBytes },
+    ...{
+      setting: "endpoint-picker.health-port",
+      host,
+      port: healthPort,
+      tls: undefined,
+      maxMessageBytes: maxHealthBytes,
+    },
     methods: { [healthPath]: health },
   });
   return {

@@ -5,6 +5,8 @@ import { EspalierError, type Logger, type Meter, type Startable } from "@espalie
 import type { FastifyInstance } from "fastify";
 
 interface ListenAddress {
+  /** What sets the port, for the message when it is taken. */
+  readonly setting: string;
   readonly host: string;
   /** 0 selects a free port. */
   readonly port: number;
@@ -22,7 +24,7 @@ interface Listener extends Startable {
 }
 
 /** `start` throws EspalierError `listen_failed` when the address is unavailable. */
-export function createListener(app: FastifyInstance, { host, port, tls, isShared }: ListenAddress): Listener {
+export function createListener(app: FastifyInstance, { setting, host, port, tls, isShared }: ListenAddress): Listener {
   let url = "";
   return {
     app,
@@ -37,7 +39,9 @@ export function createListener(app: FastifyInstance, { host, port, tls, isShared
         await app.listen({ host: address, port, exclusive: !isShared });
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error);
-        throw new EspalierError("listen_failed", `Cannot listen on ${host}:${port}: ${reason}`, { cause: error });
+        throw new EspalierError("listen_failed", `Cannot listen on ${host}:${port} (${setting}): ${reason}`, {
+          cause: error,
+        });
       }
       const address = app.server.address() as AddressInfo;
       const name = address.family === "IPv6" ? `[${address.address}]` : address.address;

@@ -29,6 +29,7 @@ interface Seen {
 async function echo(maxMessageBytes = 1_000_000): Promise<{ server: GrpcServer; seen: Seen }> {
   const seen: Seen = { messages: [], closed: [], calls: [] };
   const server = createGrpcServer({
+    setting: "scale.port",
     ...{ host: "127.0.0.1", port: 0, tls: undefined, maxMessageBytes },
     methods: {
       "/test/Echo": (call) => {
@@ -240,6 +241,7 @@ test("one call more than a connection may have waits for another connection, and
 
 test("one connection more than there may be is closed, and the next one after an end is served", async () => {
   const server = createGrpcServer({
+    setting: "scale.port",
     ...{ host: "127.0.0.1", port: 0, tls: undefined, maxMessageBytes: 1_000, maxConnections: 1 },
     methods: {
       "/test/Echo": (call) => ({ message: (bytes) => void call.send(bytes), drained() {}, closed: () => call.end() }),
@@ -293,6 +295,7 @@ describe("gRPC's own client", () => {
 
   async function call(handle: (bytes: Buffer, call: GrpcCall) => void) {
     const server = createGrpcServer({
+      setting: "scale.port",
       ...{ host: "127.0.0.1", port: 0, tls: undefined, maxMessageBytes: 1_000_000 },
       methods: {
         "/test/Call": (call) => ({
@@ -333,6 +336,7 @@ test("a port that is taken is said", async () => {
   const { server } = await echo();
   const port = Number(server.address.split(":")[1]);
   const second = createGrpcServer({
+    setting: "scale.port",
     ...{ host: "127.0.0.1", port, tls: undefined, maxMessageBytes: 1 },
     methods: {},
   });

@@ -25,7 +25,16 @@ from typing import TYPE_CHECKING, Any
 from espalier_router._launch import LaunchError, Router, launch
 from espalier_router._program import command
 
-__all__ = ["RouterArgs", "__version__", "configuration", "install", "launch_router", "main"]
+__all__ = [
+    "RouterArgs",
+    "__version__",
+    "configuration",
+    "install",
+    "launch_router",
+    "launch_server",
+    "main",
+    "parse_router_args",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -35,39 +44,56 @@ _table = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-
 #: The release of sglang-router whose interface this is; frameworks ask for it.
 __version__: str = _table["version"]
 
-#: Attributes that are not called as their flags are.
-_ATTRIBUTES = {
-    "--prefill": "prefill_urls",
-    "--decode": "decode_urls",
-    "--tls-cert-path": "server_cert_path",
-    "--tls-key-path": "server_key_path",
-}
 #: Where frameworks run that have no key for their router.
 PRIVATE_NETWORKS = ("127.0.0.0/8", "::1", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
 #: Flags that have no prefix even where the others have one.
 _UNPREFIXED = ("--worker-urls", "--host", "--port")
+#: Flags that are said even at their defaults.
+_SAID = ("--host", "--port", "--policy")
 #: Flags of which each occurrence is one engine.
 _REPEATED = ("--prefill", "--decode")
 
 
-def _attribute(flag: str) -> str:
-    return _ATTRIBUTES.get(flag, _destination(flag))
+_TYPES = {"int": int, "float": float}
 
 
 def _destination(flag: str) -> str:
     return flag[2:].replace("-", "_")
 
 
-def _number(text: str) -> Any:
-    """A number where the text is one, since programs read what they have set. ``007`` stays as it is."""
-    for kind in (int, float):
-        try:
-            value = kind(text)
-        except ValueError:
-            continue
-        if str(value) == text:
-            return value
-    return text
+def _attribute(flag: str) -> str:
+    return str(_table["flags"][flag].get("attribute", _destination(flag)))
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    """Several pairs may be one word."""
+    return dict(part.split("=", 1) for word in words for part in word.split() if "=" in part)
+
+
+def _bootstrap(words: Sequence[str]) -> tuple[str, int | None]:
+    url, *port = words
+    return url, None if not port or str(port[0]).lower() == "none" else int(port[0])
+
+
+def _control_key(word: str) -> tuple[str, ...]:
+    try:
+        identity, name, role, key = word.split(":", 3)
+    except ValueError:
+        raise ValueError("--control-plane-api-keys: each is ID:NAME:ROLE:KEY") from None
+    return identity, name, key, role.lower()
+
+
+def _parsed(flag: str, value: Any) -> Any:
+    """The form that an attribute has of what the command line has. What is an attribute's already stays as it is."""
+    if _table["flags"][flag].get("mapping") and not isinstance(value, Mapping):
+        return _pairs(value)
+    if flag == "--prefill":
+        return [tuple(item) if isinstance(item, tuple) else _bootstrap(item) for item in value]
+    if flag == "--decode":
+        return [item if isinstance(item, str) else item[0] for item in value]
+    if flag == "--control-plane-api-keys":
+        return [_control_key(item) if isinstance(item, str) else item for item in value]
+    return value
 
 
 class _Flags:
@@ -79,18 +105,19 @@ class _Flags:
     ) -> None:
         """Adds every flag to a parser, with ``--router-`` before most if asked to."""
         group = parser.add_argument_group("router", f"flags of sglang-router {__version__}, translated for Espalier")
-        for flag, values in _table["flags"].items():
+        for flag, about in _table["flags"].items():
             if exclude_host_port and flag in ("--host", "--port"):
                 continue
             name = f"--router-{flag[2:]}" if use_router_prefix and flag not in _UNPREFIXED else flag
-            if values == "none":
+            kind = _TYPES.get(about.get("type"), str)
+            if about["values"] == "none":
                 group.add_argument(name, action="store_true")
             elif flag in _REPEATED:
-                group.add_argument(name, nargs="+", action="append")
-            elif values == "many":
-                group.add_argument(name, nargs="*", default=[])
+                group.add_argument(name, nargs=about.get("nargs", 1), action="append")
+            elif about["values"] == "many":
+                group.add_argument(name, type=kind, nargs=about.get("nargs", "*"), default=[])
             else:
-                group.add_argument(name, type=_number, default=_table["defaults"].get(flag))
+                group.add_argument(name, type=kind, default=about.get("default"))
 
     @classmethod
     def from_cli_args(cls, args: argparse.Namespace, use_router_prefix: bool = False) -> RouterArgs:
@@ -100,24 +127,30 @@ class _Flags:
         for flag in _table["flags"]:
             names = [_destination(flag), _attribute(flag)]
             for name in [f"router_{name}" for name in names] + names if use_router_prefix else names:
-                if given.get(name) is not None:
-                    values[_attribute(flag)] = given[name]
+                # Programs copy the defaults of `dataclasses.fields`, of which a list has none.
+                if given.get(name) not in (None, dataclasses.MISSING):
+                    values[_attribute(flag)] = _parsed(flag, given[name])
                     break
         return RouterArgs(**values)
 
     def command_line(self) -> list[str]:
-        """The flags that say the same."""
+        """The flags that say the same: those that are not at their defaults, and where the router is."""
         words: list[str] = []
-        for flag, values in _table["flags"].items():
+        for flag, about in _table["flags"].items():
             value = getattr(self, _attribute(flag))
-            if value is None or value is False or value == [] or value == {}:
+            if value is None or value is False or value in ([], {}):
                 continue
-            if values == "none":
+            if value == about.get("default") and flag not in _SAID:
+                continue
+            if about["values"] == "none":
                 words.append(flag)
-            elif values == "one":
-                words.append(f"{flag}={value}")
+            elif about["values"] == "one":
+                # Theirs takes IPv6 in brackets only.
+                words.append(f"{flag}={str(value).strip('[]') if flag == '--host' else value}")
             elif isinstance(value, Mapping):
                 words += [flag, *(f"{key}={text}" for key, text in value.items())]
+            elif flag == "--control-plane-api-keys":
+                words += [flag, *(":".join((name, title, role, key)) for name, title, key, role in value)]
             else:
                 for item in value if flag in _REPEATED else [value]:
                     parts = [item] if isinstance(item, str) else item
@@ -136,15 +169,17 @@ if TYPE_CHECKING:
 
 else:
 
-    def _field(flag: str, values: str) -> tuple[str, type, Any]:
-        if values == "many":
-            return _attribute(flag), list, dataclasses.field(default_factory=list)
-        default = False if values == "none" else _table["defaults"].get(flag)
-        return _attribute(flag), Any, dataclasses.field(default=default)
+    def _field(flag: str, about: Mapping[str, Any]) -> tuple[str, type, Any]:
+        if about["values"] == "many":
+            kind = dict if about.get("mapping") else list
+            return _attribute(flag), kind, dataclasses.field(default_factory=kind)
+        # Some flags have a default that their attributes have not.
+        default = None if "unset" in about else about.get("default")
+        return _attribute(flag), Any, dataclasses.field(default=False if about["values"] == "none" else default)
 
     RouterArgs = dataclasses.make_dataclass(
         "RouterArgs",
-        [_field(flag, values) for flag, values in _table["flags"].items()],
+        [_field(flag, about) for flag, about in _table["flags"].items()],
         bases=(_Flags,),
         # Where other processes find it when it is sent to them.
         namespace={"__module__": __name__},
@@ -180,12 +215,16 @@ def launch_router(args: argparse.Namespace | RouterArgs) -> Router:
     Raises ``LaunchError`` when it does not start, and ``ValueError`` as ``configuration`` does.
     """
     router_args = args if isinstance(args, RouterArgs) else RouterArgs.from_cli_args(args)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    # Engines may be added later.
-    with launch(configuration(router_args), wait_ready=False, log=_print) as router:
-        router.wait()
-        return router
+    is_main = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)) if is_main else None
+    try:
+        # Engines may be added later.
+        with launch(configuration(router_args), wait_ready=False, log=_print) as router:
+            router.wait()
+            return router
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _print(line: str) -> None:
@@ -205,15 +244,38 @@ def _folder() -> str:
     return str(Path(__file__).with_name("path"))
 
 
+def parse_router_args(words: Sequence[str] | None = None) -> RouterArgs:
+    """Reads a command line, by default this program's own."""
+    return _read(_parser(), words)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="sglang_router.launch_router")
+    RouterArgs.add_cli_args(parser)
+    return parser
+
+
+def _read(parser: argparse.ArgumentParser, words: Sequence[str] | None) -> RouterArgs:
+    return RouterArgs.from_cli_args(parser.parse_args(words))
+
+
 def main(words: Sequence[str] | None = None) -> None:
     """``python -m sglang_router.launch_router``."""
     logging.basicConfig(format="%(levelname)s: %(message)s")
-    parser = argparse.ArgumentParser(prog="sglang_router.launch_router")
-    RouterArgs.add_cli_args(parser)
+    parser = _parser()
     try:
-        sys.exit(launch_router(RouterArgs.from_cli_args(parser.parse_args(words))).returncode)
+        sys.exit(launch_router(_read(parser, words)).returncode)
     except (ValueError, LaunchError) as error:
         parser.exit(1, f"error: {error}\n")
+
+
+def launch_server() -> None:
+    """``python -m sglang_router.launch_server``, which would start engines too.
+
+    Raises ``SystemExit`` with what to do instead.
+    """
+    sys.exit("error: Espalier starts no engines: run `python -m sglang.launch_server` for each of them, and then\n"
+             "`python -m sglang_router.launch_router --worker-urls URL...`")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import { startDnsServer, waitFor } from "@espalier/testing";
 import { shippedModelFolder } from "@espalier/tokenizer";
 import { expect, onTestFinished, test } from "vitest";
 import { temporaryFile } from "./files.ts";
-import { run, start } from "./program.ts";
+import { type Program, run, start } from "./program.ts";
 
 /** A line of `doctor --json`. */
 interface Check {
@@ -55,6 +55,13 @@ async function engine(answers: Answers = {}, tls?: ServerOptions): Promise<strin
     if (answer) answer(response);
     else response.writeHead(404).end();
   };
+  return serverOf(onRequest, tls);
+}
+
+async function serverOf(
+  onRequest: (request: IncomingMessage, response: ServerResponse) => void,
+  tls?: ServerOptions,
+): Promise<string> {
   const server = tls ? createServer(tls, onRequest) : createPlainServer(onRequest);
   onTestFinished(() => {
     server.closeAllConnections();
@@ -301,4 +308,113 @@ test("too few open files for the event sockets, an address of another machine, n
   expect(at("dns", "one.test")).toMatchObject([{ status: "warn", message: expect.stringContaining("one address") }]);
   // Engines of DNS are met as those of the file.
   expect(at("engine", `http://127.0.0.1:${port}`)).toMatchObject([{ status: "pass" }]);
+});
+
+/** What a client gets of the router of a configuration without engines, once it has or has lost the spans of that. */
+async function overflowing(file: string, spansAreKnown: (log: Program) => Promise<unknown>): Promise<number> {
+  const program = start(["serve", "--config", file]);
+  const [, url = ""] = await program.until(/serves at (\S+),/);
+  const headers = { "content-type": "application/json" };
+  const body = JSON.stringify({ model: "tiny", messages: [{ role: "user", content: "hi" }] });
+  const answer = await fetch(`${url}/v1/chat/completions`, { method: "POST", headers, body });
+  await answer.text();
+  await spansAreKnown(program);
+  program.kill("SIGKILL");
+  await program.ended;
+  return answer.status;
+}
+
+test("overflow backends and the collector are met as serve meets them: keys, certificates, redirects, models", async () => {
+  const seen: string[] = [];
+  const isOurs = ({ headers }: IncomingMessage): boolean => headers.authorization === "Bearer provider-key";
+  const collected = { right: 0 };
+  const provider = await serverOf((request, response) => {
+    seen.push(`${request.method} ${request.url}`);
+    if (!isOurs(request)) response.writeHead(401).end();
+    else if (request.url === "/v1/models") json({ data: [{ id: "big-1" }] })(response);
+    else json({ choices: [{ message: { role: "assistant", content: "hi" }, finish_reason: "stop" }] })(response);
+  });
+  const moved = await serverOf((_, response) => response.writeHead(302, { location: provider }).end());
+  const stranger = await serverOf((_, response) => response.end(), certificate("stranger"));
+  const silent = await serverOf(() => {});
+  const collector = await serverOf((request, response) => {
+    const isRight = request.headers["x-key"] === "right";
+    if (isRight) collected.right += 1;
+    response.writeHead(isRight ? 200 : 403).end("{}");
+  });
+  const written = (backends: readonly object[], endpoint: string, headers: string) => {
+    const overflow = backends.map((backend, at) => ({ name: `b${at}`, key: "provider-key", ...backend }));
+    const tracing = { endpoint, headers, sample: 1 };
+    return temporaryFile("espalier.json", JSON.stringify({ ...anyPorts, engines: [dead], overflow, tracing }));
+  };
+  // Nothing listens there.
+  const dead = "http://127.0.0.1:1";
+  const models = { tiny: "big-1" };
+  const right = written([{ url: `${provider}/v1`, models }], collector, "x-key=right");
+  const ofRight = (await doctor(right)).filter(({ check }) => ["overflow", "tracing"].includes(check));
+  expect(ofRight.map(({ target, status }) => [target, status])).toEqual([
+    [`b0 at ${provider}`, "pass"],
+    [collector, "pass"],
+  ]);
+  // A list costs nothing.
+  expect(seen).toEqual(["GET /v1/models"]);
+  const before = collected.right;
+  expect(before).toBe(1);
+  const spansCome = () => waitFor(() => collected.right > before, { what: "spans", deadlineMs: 20_000 });
+  expect(await overflowing(right, spansCome)).toBe(200);
+
+  const wrong = [
+    { url: provider, models, key: "another-key" },
+    { url: moved, models },
+    { url: stranger.replace("127.0.0.1", "localhost"), models },
+    { url: dead, models },
+    { url: provider, models: { tiny: "big-2" } },
+    { url: silent, models },
+  ];
+  const found = await doctor(written(wrong, collector, "x-key=wrong"));
+  const of = (name: string) => found.filter(({ check }) => check === name);
+  expect(of("overflow").map(({ status, setting }) => [status, setting])).toEqual([
+    ["fail", "overflow[0].key"],
+    ["fail", "overflow[1].url"],
+    ["fail", "overflow[2].url"],
+    ["fail", "overflow[3].url"],
+    ["warn", "overflow[4].models"],
+    ["fail", "overflow[5].url"],
+  ]);
+  expect(of("overflow")[2]?.fix).toContain("NODE_EXTRA_CA_CERTS");
+  expect(of("tracing")).toMatchObject([
+    { status: "fail", setting: "tracing.headers (--tracing-headers)", message: expect.stringContaining("answers 403") },
+  ]);
+  expect(JSON.stringify(found)).not.toMatch(/provider-key|another-key|x-key/);
+  // What fails there gets no request answered here, and no span.
+  const refused = written(wrong.slice(0, 4), collector, "x-key=wrong");
+  const spansAreLost = (program: Program) => program.until(/trace collector unavailable/);
+  expect(await overflowing(refused, spansAreLost)).toBe(503);
+  const unheard = await doctor(written([], silent, "x-key=right"));
+  expect(unheard.find(({ check }) => check === "tracing")).toMatchObject({
+    status: "fail",
+    setting: "tracing.endpoint (--tracing-endpoint)",
+  });
+});
+
+test("names that caches keep for longer than the router waits are named, with the interval", async () => {
+  const dns = await startDnsServer();
+  onTestFinished(() => dns.stop());
+  const port = Number(new URL(await sim()).port);
+  dns.set("slow.test", { a: ["127.0.0.1", "127.0.0.2"], ttlSeconds: 300 });
+  dns.set("fast.test", { a: ["127.0.0.1", "127.0.0.2"], ttlSeconds: 30 });
+  dns.set("rare.test", { a: ["127.0.0.1", "127.0.0.2"], ttlSeconds: 300 });
+  const names = ["slow", "fast", "rare"].map((name) => ({
+    ...{ name: `${name}.test:${port}`, servers: [dns.address], interval: name === "rare" ? "5m" : "5s" },
+  }));
+  const file = temporaryFile("espalier.json", JSON.stringify({ ...anyPorts, discovery: { dns: names } }));
+  const late = (await doctor(file)).filter(({ check, status }) => check === "dns" && status !== "pass");
+  expect(late).toMatchObject([
+    {
+      target: "slow.test",
+      status: "warn",
+      setting: "discovery.dns[0].interval",
+      message: expect.stringContaining("300 s"),
+    },
+  ]);
 });

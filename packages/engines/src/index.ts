@@ -22,6 +22,7 @@ export {
   type InferenceTables,
   type KubernetesClient,
   type KubernetesPorts,
+  lookUpTtl,
   type MergeObserver,
   mergeSources,
   type PeerSource,

@@ -51,6 +51,7 @@ export type { Reconfiguration } from "./lifecycle/live-config.ts";
 export type { ConfigSource, ReloadOutcome } from "./lifecycle/reloader.ts";
 export type { MeshDescription } from "./mesh/describe-mesh.ts";
 export { type FoundRouters, findRouters, probeMeshRedis, type RouterProbe } from "./mesh/probe-routers.ts";
+export { type OverflowProbe, probeOverflow } from "./overflow/probe-overflow.ts";
 export { type FeedReport, findEventSources } from "./prefix/engine-feeds.ts";
 export { type FleetProbe, type ProbedAnswer, probeFleet } from "./probe-fleet.ts";
 export type { Pause, Program, ProgramReport } from "./programs/programs.ts";
@@ -61,3 +62,4 @@ export {
   createLogger,
   type LoggerOptions,
 } from "./telemetry/index.ts";
+export { probeCollector } from "./tracing/index.ts";

@@ -24,6 +24,8 @@ export interface DnsRecords {
   readonly a?: readonly string[];
   readonly aaaa?: readonly string[];
   readonly srv?: readonly { readonly name: string; readonly port: number }[];
+  /** Of each of them; 1 by default. */
+  readonly ttlSeconds?: number;
 }
 
 const attempts = 20;
@@ -58,7 +60,12 @@ async function listen(): Promise<DnsServer> {
     if (mode === "silent") return undefined;
     const records = zone.get(query.name);
     const code = mode === "fail" ? 2 : records ? 0 : 3;
-    const whole = writeAnswer(query, code, code === 0 ? dataOf(records ?? {}, query.type) : []);
+    const { ttlSeconds, ...found } = records ?? {};
+    const whole = writeAnswer(
+      query,
+      code,
+      (code === 0 ? dataOf(found, query.type) : []).map((data) => writeRecord(query.type, data, ttlSeconds)),
+    );
     return isTcp || whole.length <= query.maxBytes ? whole : writeAnswer(query, code, [], true);
   };
   udp.on("message", (message, { port: from, address }) => {
@@ -145,7 +152,7 @@ interface DnsQuery {
 
 const recordTypes = { a: 1, aaaa: 28, srv: 33 } as const;
 const headerBytes = 12;
-const ttlSeconds = 1;
+const usualTtlSeconds = 1;
 
 /** Reads the one question of a query (RFC 1035, section 4.1). @throws RangeError when it is truncated */
 function readQuery(message: Buffer): DnsQuery {
@@ -176,7 +183,7 @@ function writeAnswer(query: DnsQuery, code: number, records: readonly Buffer[], 
   header.writeUInt16BE(1, 4);
   header.writeUInt16BE(isTruncated ? 0 : records.length, 6);
   if (isTruncated) return Buffer.concat([header, query.question]);
-  return Buffer.concat([header, query.question, ...records.map((data) => writeRecord(query.type, data))]);
+  return Buffer.concat([header, query.question, ...records]);
 }
 
 /** The data of the records of one type. */
@@ -188,7 +195,7 @@ function dataOf({ a = [], aaaa = [], srv = [] }: DnsRecords, type: number): read
   return [];
 }
 
-function writeRecord(type: number, data: Buffer): Buffer {
+function writeRecord(type: number, data: Buffer, ttlSeconds = usualTtlSeconds): Buffer {
   const record = Buffer.alloc(12);
   // The name is a pointer to that of the question.
   record.writeUInt16BE(0xc000 | headerBytes, 0);

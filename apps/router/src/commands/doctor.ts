@@ -7,6 +7,7 @@ import { engineChecks } from "../doctor/engine-checks.ts";
 import type { RunningReport, RunningRouter } from "../doctor/examined.ts";
 import { machineChecks, ownChecks } from "../doctor/machine-checks.ts";
 import { askRunning, routerChecks, runningChecks, statusAt } from "../doctor/router-checks.ts";
+import { serviceChecks } from "../doctor/service-checks.ts";
 import { openFileLimit } from "../open-files.ts";
 import { writeJson, writeNote, writeResult } from "../output.ts";
 import { eventWarnings, missingTokenizers } from "./check-config.ts";
@@ -18,7 +19,7 @@ export function registerDoctor(program: Command): void {
   const command = addCommand(program, "doctor")
     .description(
       "Meets what `serve` with the same flags, file and environment will meet: this machine, listeners, secrets, " +
-        "engines (health, models, metrics, KV events, tokenizers, adapters, clocks) and the other routers. It joins no " +
+        "engines (health, models, metrics, KV events, tokenizers, adapters, clocks), overflow backends, the trace collector and the other routers. It joins no " +
         "mesh and listens nowhere, so it also runs beside a router. Every failed check names its setting and a fix; " +
         "exits with 1 if one failed.",
     )
@@ -58,7 +59,7 @@ async function examine(command: Command, { admin, key }: Asked): Promise<readonl
     const given = { config, secretFiles, running, version: readVersion(), ...machine };
     const isHere = admin === undefined || isLocal(admin);
     const [others, own] = await Promise.all([
-      runChecks(routerChecks, given),
+      runChecks([...serviceChecks, ...routerChecks], given),
       withFleet(config, running, (fleet) => runChecks([...ownChecks, ...engineChecks], { ...given, isHere, fleet })),
     ]);
     return [

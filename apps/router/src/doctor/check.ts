@@ -100,6 +100,9 @@ export function reasonOf(error: unknown): string {
   return error.message.includes(last.message) ? error.message : `${error.message} (${last.message})`;
 }
 
+/** Reasons that are about a certificate or a handshake. */
+export const tlsErrors = /certificate|self.signed|issuer|altname|TLS|SSL/i;
+
 /** A clock further from this machine's is named. */
 const maxSkewMs = 5_000;
 

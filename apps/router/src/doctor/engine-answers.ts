@@ -1,5 +1,5 @@
 import type { CompiledConfig, FleetProbe } from "@espalier/server";
-import { type Finding, fail, pass, reasonOf, warn } from "./check.ts";
+import { type Finding, fail, pass, reasonOf, tlsErrors, warn } from "./check.ts";
 import { readJson, versionAt } from "./compare-tokenizer.ts";
 import type { Examined } from "./examined.ts";
 import { type Engine, settingOf } from "./examined-engines.ts";
@@ -46,8 +46,6 @@ function checkHealth(given: Examined, engine: Engine): Finding | undefined {
       : "check that the URL is an engine's HTTP API, and set the path of its health check";
   return fail(url, says, { setting: answer.status === 503 ? settingOf(given, engine, "url") : "health.path", fix });
 }
-
-const tlsErrors = /certificate|self.signed|issuer|altname|TLS|SSL/i;
 
 /** @param isLate the message for an answer that does not come in time, and the setting of that time */
 function unreachable(

@@ -1,4 +1,4 @@
-import { createHostLookup } from "@espalier/engines";
+import { createHostLookup, lookUpTtl } from "@espalier/engines";
 import type { CompiledConfig, FleetProbe } from "@espalier/server";
 import { checkAdapters } from "./adapter-checks.ts";
 import { type CheckRow, checkClock, type Finding, fail, pass, reasonOf, warn } from "./check.ts";
@@ -79,15 +79,28 @@ function checkRanks(given: Examined): readonly Finding[] {
   });
 }
 
-/** Names of engines that have one address only: that of a load balancer hides the engines behind it. */
+/** Caches of Kubernetes' DNS keep records as long. */
+const usualTtlSeconds = 30;
+
+/**
+ * Names of engines that have one address only: that of a load balancer hides the engines behind it. And those that caches keep
+ * for longer than the router waits between two queries.
+ */
 async function checkNames({ discovery }: CompiledConfig): Promise<readonly Finding[]> {
-  return eachOf(discovery.dns, async ({ name, port, servers }) => {
+  return eachOf(discovery.dns, async ({ name, port, servers, intervalMs }) => {
     if (port === undefined) return [];
-    const addresses = await createHostLookup(servers)(name).catch(() => []);
-    if (addresses.length > 1) return [pass(name, `${addresses.length} addresses`)];
-    if (addresses.length === 0) return [];
+    const [addresses, ttl = 0] = await Promise.all([
+      createHostLookup(servers)(name).catch(() => []),
+      lookUpTtl(servers, name),
+    ]);
+    const late = `may be cached for ${ttl} s (TTL), queried every ${intervalMs / 1_000} s: changes are found late`;
+    const setting = `discovery.dns[${discovery.dns.findIndex((entry) => entry.name === name)}].interval`;
+    const isLate = ttl > Math.max(usualTtlSeconds, intervalMs / 1_000);
+    const cached = isLate ? [warn(name, late, { setting, fix: "lower the TTL of its records" })] : [];
+    if (addresses.length > 1) return [pass(name, `${addresses.length} addresses`), ...cached];
+    if (addresses.length === 0) return cached;
     const fix = "where it has several engines, use a headless Service or one record for each of them";
-    return [warn(name, `one address only: ${addresses[0]}`, { setting: "discovery.dns", fix })];
+    return [warn(name, `one address only: ${addresses[0]}`, { setting: "discovery.dns", fix }), ...cached];
   });
 }
 

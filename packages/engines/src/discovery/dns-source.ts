@@ -283,6 +283,23 @@ export function createHostLookup(servers: readonly string[]): (host: string) => 
   };
 }
 
+/**
+ * How long caches may keep the addresses of a host, by what the name servers say.
+ *
+ * @param servers see `createDnsResolver`
+ * @returns the largest TTL in seconds; undefined where they have no record, or do not answer
+ */
+export async function lookUpTtl(servers: readonly string[], host: string): Promise<number | undefined> {
+  const resolver = new Resolver(attempt);
+  if (servers.length > 0) resolver.setServers(servers);
+  const found = await Promise.all([
+    resolver.resolve4(host, { ttl: true }).catch(() => []),
+    resolver.resolve6(host, { ttl: true }).catch(() => []),
+  ]);
+  const seconds = found.flat().map(({ ttl }) => ttl);
+  return seconds.length === 0 ? undefined : Math.max(...seconds);
+}
+
 /** @throws the resolver's error if nothing could be resolved */
 async function resolveAddresses(resolver: DnsResolver, { name, port, family }: DnsQuery): Promise<FoundAddresses> {
   if (port !== undefined) {

@@ -9,6 +9,7 @@ export {
   createPeerDnsSource,
   type DnsResolver,
   type DnsSourceOptions,
+  lookUpTtl,
 } from "./dns-source.ts";
 export {
   createListSource,

@@ -14,4 +14,4 @@ export {
   maxQueuedSpans,
   sendEveryMs,
 } from "./span-queue.ts";
-export { createOtlpExporter, createTracing, type Tracing } from "./tracing.ts";
+export { createOtlpExporter, createTracing, probeCollector, type Tracing } from "./tracing.ts";

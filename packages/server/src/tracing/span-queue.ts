@@ -41,7 +41,7 @@ export function createSpanMeters(meter: Meter): SpanMeters {
 }
 
 /** The exporter's code for success; its enum is in a package that is not a dependency. */
-const exported = 0;
+export const exported = 0;
 
 interface SpanQueueOptions {
   readonly exporter: SpanExporter;

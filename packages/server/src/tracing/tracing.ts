@@ -9,7 +9,7 @@ import {
 } from "@espalier/core";
 import type { SpanExporter } from "@opentelemetry/sdk-trace-base";
 import type { SdkTracer } from "./sdk-tracer.ts";
-import { exportTimeoutMs, type SpanMeters } from "./span-queue.ts";
+import { exported, exportTimeoutMs, flushMs, type SpanMeters } from "./span-queue.ts";
 
 export interface TracingOptions {
   /** Creates the destination of span batches. */
@@ -72,4 +72,25 @@ export async function createOtlpExporter({ endpoint, headers }: OtlpExporterOpti
     // The queue sends one batch after the other.
     concurrencyLimit: 1,
   });
+}
+
+/**
+ * Sends a batch without spans, as a router sends its spans.
+ *
+ * @returns why the collector does not accept it; undefined when it does
+ */
+export async function probeCollector(options: OtlpExporterOptions, scheduler: Scheduler): Promise<Error | undefined> {
+  const exporter = await createOtlpExporter(options);
+  try {
+    return await new Promise<Error | undefined>((resolve) => {
+      // A collector that answers byte by byte never ends.
+      const cancel = scheduler.after(flushMs, () => resolve(new Error(`no answer within ${flushMs} ms`)));
+      exporter.export([], ({ code, error }) => {
+        cancel();
+        resolve(code === exported ? undefined : (error ?? new Error("rejected by the collector")));
+      });
+    });
+  } finally {
+    void exporter.shutdown().catch(() => {});
+  }
 }

@@ -14,7 +14,7 @@ const usage = `usage: npm run docs:site
 docs:site builds the documents into docs/site/dist, with search; no page loads anything from elsewhere. Links that lead nowhere
 end it. docs:check does that and what spell does, and shows each rule of style a sentence that breaks it. spell checks the spelling
 of documents, sources and scripts, or of these files, and the style of those that are documents. Words of the field and names of
-ours are in docs/site/words.txt, the rules of style in docs/site/textlint.yaml; pages in the voice of docs/contributing/voice.md
+ours are in docs/site/words.txt, the rules of style in docs/site/textlint.yaml; pages in the voice of CONTRIBUTING.md
 have those of docs/site/voice.yaml too, and one sentence a line.
 
 Exit codes: 0 all is well, 1 it is not, 2 it was called wrongly.`;

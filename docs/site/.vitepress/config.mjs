@@ -28,7 +28,6 @@ const sidebar = [
   section("Concepts", [
     ["The prefix tree", "docs/concepts/prefix-tree"],
     ["KV event feeds", "docs/concepts/feeds"],
-    ["Policies", "docs/concepts/policies"],
     ["Cells", "docs/concepts/cells"],
     ["Internals", "docs/concepts/internals"],
   ]),
@@ -85,7 +84,6 @@ const sidebar = [
   section("Project", [
     ["Architecture", "ARCHITECTURE"],
     ["Contributing", "CONTRIBUTING"],
-    ["Voice", "docs/contributing/voice"],
     ["Changes", "CHANGELOG"],
   ]),
 ];

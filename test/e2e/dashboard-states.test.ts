@@ -61,7 +61,8 @@ describe.skipIf(chromiumPath === undefined)("pictures of the states that somebod
         await page.evaluate("scrollTo(0, 0)");
       }
       await state.shows?.(page);
-      expect(await page.evaluate(cutRows), "rows that are cut off").toEqual([]);
+      // The cover follows the rows before the next frame is shown.
+      await expect.poll(() => page.evaluate(cutRows), { message: "rows that are cut off" }).toEqual([]);
       expect(await allFindings(page), "light").toEqual([]);
       await page.emulateMedia({ colorScheme: "dark" });
       expect(await allFindings(page, "colours"), "dark").toEqual([]);

@@ -1,6 +1,6 @@
+import { waitFor } from "@espalier/testing";
 import { describe, expect, test } from "vitest";
 import { envoyProgram } from "../integration/envoy-program.ts";
-import { untilIdle } from "./idle.ts";
 import { childrenOf, type Program, start, untilGone } from "./program.ts";
 
 const program = envoyProgram("espalier demo --envoy");
@@ -12,10 +12,29 @@ async function demo(...args: string[]): Promise<Program> {
   return running;
 }
 
-/** Sends what the printed curl line would send. */
-async function sendPrinted(greeting: string): Promise<Response> {
+/** What the printed curl line would send, and where to. */
+function printed(greeting: string): readonly [url: string, body: string] {
   const [, url = "", body = ""] = /curl -N (\S+) -H '[^']+' \\\n +-d '([^']+)'/.exec(greeting) ?? [];
+  return [url, body];
+}
+
+async function postJson(url: string, body: string): Promise<Response> {
   return fetch(url, { method: "POST", headers: { "content-type": "application/json" }, body });
+}
+
+const sendPrinted = (greeting: string): Promise<Response> => postJson(...printed(greeting));
+
+/** Waits until every router knows what an engine has cached, and that nothing is in flight: it would choose that engine. */
+async function untilChosen(adminUrls: readonly string[], body: string, engine: string): Promise<void> {
+  const choiceOf = async (url: string): Promise<unknown> => {
+    const report = (await (await postJson(`${url}/admin/explain`, body)).json()) as {
+      choice: { key?: unknown } | null;
+    };
+    return report.choice?.key;
+  };
+  await waitFor(async () => (await Promise.all(adminUrls.map(choiceOf))).every((key) => key === engine), {
+    what: `routers that would choose ${engine}`,
+  });
 }
 
 describe.skipIf(program === undefined)("a demo behind Envoy", () => {
@@ -28,7 +47,7 @@ describe.skipIf(program === undefined)("a demo behind Envoy", () => {
     expect(admins).toHaveLength(3);
     const engines = new Set<string | null>();
     for (let turn = 0; turn < 6; turn++) {
-      await untilIdle(admins);
+      for (const engine of engines) await untilChosen(admins, printed(greeting)[1], engine!);
       const response = await sendPrinted(greeting);
       expect([response.status, response.headers.get("server")]).toEqual([200, "envoy"]);
       expect(await response.text()).toMatch(/data: \[DONE\]\n\n$/);

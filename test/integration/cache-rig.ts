@@ -112,7 +112,7 @@ export async function restartEngine(sim: Sim): Promise<void> {
 }
 
 /** Waits until the feed of an engine is in a state, written `state reason`. */
-export function untilFeed(router: RunningRouter, sim: Sim, expected: string, deadlineMs = 5_000): Promise<Feed> {
+export function untilFeed(router: RunningRouter, sim: Sim, expected: string, deadlineMs = 15_000): Promise<Feed> {
   return waitFor(
     async () => {
       const feed = (await feedsOf(router)).find(({ target }) => target.startsWith(sim.id));

@@ -71,18 +71,18 @@ export default defineConfig({
           testTimeout: 120_000,
         },
       },
-      { test: { ...shared, name: "tidy", include: ["test/tidy/**/*.test.ts"], testTimeout: 30_000 } },
-      { test: { ...shared, name: "gate", include: gate, testTimeout: 30_000 } },
+      { test: { ...shared, name: "tidy", include: ["test/tidy/**/*.test.ts"], testTimeout: 120_000 } },
+      { test: { ...shared, name: "gate", include: gate, testTimeout: 120_000 } },
       {
         test: {
           ...shared,
           name: "integration",
           include: ["test/integration/**/*.test.ts", "test/conformance/**/*.test.ts"],
           exclude: gate,
-          testTimeout: 30_000,
+          testTimeout: 120_000,
         },
       },
-      { test: { ...shared, name: "convergence", include: ["test/convergence/**/*.test.ts"], testTimeout: 60_000 } },
+      { test: { ...shared, name: "convergence", include: ["test/convergence/**/*.test.ts"], testTimeout: 120_000 } },
       {
         test: {
           ...shared,

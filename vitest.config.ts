@@ -11,7 +11,7 @@ const shared = {
   server: { deps: { external: [/\/(?:(?:packages|apps)\/[^/]+|bench)\/(?:src|bin)\//] } },
   isolate: false,
   // As long as `waitFor` waits: a second, which Vitest waits, is short for programs on a busy machine.
-  expect: { poll: { timeout: 15_000 } },
+  expect: { poll: { timeout: 30_000 } },
 };
 
 /** Of each capability one suite, which `npm test` runs; the others are run by `npm run test:all`. */

@@ -52,7 +52,7 @@ export interface WaitOptions {
  */
 export async function waitFor<T>(
   probe: () => T | undefined | false | Promise<T | undefined | false>,
-  { what, deadlineMs = 15_000 }: WaitOptions,
+  { what, deadlineMs = 30_000 }: WaitOptions,
 ): Promise<T> {
   const startMs = systemClock.nowMs();
   for (;;) {

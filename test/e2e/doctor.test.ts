@@ -3,6 +3,7 @@ import { createServer as createPlainServer, type IncomingMessage, type ServerRes
 import { createServer, type ServerOptions } from "node:https";
 import type { AddressInfo } from "node:net";
 import { fileURLToPath } from "node:url";
+import { mooncakeKey } from "@espalier/engine-model/kv-events";
 import { type EngineSimOptions, startEngineSim } from "@espalier/engine-sim";
 import { startDnsServer, waitFor } from "@espalier/testing";
 import { shippedModelFolder } from "@espalier/tokenizer";
@@ -235,6 +236,40 @@ test("events, adapters and tokenizers: what makes predictions wrong is found bef
       ].map(String),
     ),
   );
+});
+
+test("of each Mooncake Store it says whether keys come, and whether they are those of engines", async () => {
+  const running = await startEngineSim({
+    ...{ speed: 1_000, models: ["tiny"], tokenizer: "espalier-tiny" },
+    ...{ kvEvents: { dialect: "vllm-0.32", replay: true }, transfer: { protocol: "shared-storage" } },
+  });
+  onTestFinished(() => running.stop());
+  const { url } = running.engines[0]!;
+  const { port } = (await (await fetch(`${url}/sim/transfers`)).json()) as { readonly port: number };
+  await post(`${url}/v1/chat/completions`, chat("tiny"));
+  const keyed = (...models: readonly string[]) =>
+    engine({
+      "/get_all_keys": (response) => response.end(models.map((model) => mooncakeKey(model, 1n)).join("\n")),
+    });
+  const stores = {
+    good: `http://127.0.0.1:${port}`,
+    gone: "http://127.0.0.1:1",
+    mixed: await keyed("a", "b"),
+    strange: await keyed("a"),
+    other: await engine(),
+  };
+  const pools = Object.entries(stores).map(([name, mooncake]) => ({ name, mooncake }));
+  const file = temporaryFile("espalier.json", JSON.stringify({ ...anyPorts, engines: [url], "kv-pools": pools }));
+  const checks = (await doctor(file)).filter(({ target }) => target.startsWith("pool "));
+  const found = checks.map(({ target, status, setting, message }) => [target, status, setting, message]);
+  const setting = "kv-pools[].mooncake";
+  expect(found).toEqual([
+    ["pool good", "pass", null, expect.stringMatching(/: [1-9]\d* blocks, 0 keys of unknown blocks$/)],
+    ["pool gone", "fail", setting, `${stores.gone}: does not answer`],
+    ["pool mixed", "fail", setting, expect.stringContaining("keys of several models (a, b)")],
+    ["pool strange", "warn", setting, `${stores.strange}: 1 keys, none of a block that engines have announced`],
+    ["pool other", "fail", setting, expect.stringContaining("404")],
+  ]);
 });
 
 test("beside a running router it says so, joins nothing, and takes no port and no feed", async () => {

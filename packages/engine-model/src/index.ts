@@ -16,7 +16,7 @@ export {
 } from "./pull-source.ts";
 export { createSharedLink, type LinkRates } from "./shared-link.ts";
 export { slowedSteps } from "./step-timing.ts";
-export { createEngine } from "./token-engine.ts";
+export { blockHashes, createEngine } from "./token-engine.ts";
 export type {
   AdapterUse,
   CacheFlavour,

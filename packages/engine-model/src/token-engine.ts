@@ -183,6 +183,14 @@ class TokenChain implements HashChain {
   }
 }
 
+/** An engine's hashes of the full blocks of a prompt, as its events name them. */
+export function blockHashes(options: Omit<TokenChainOptions, "outputTokens" | "media">): EngineHash[] {
+  const chain = new TokenChain({ ...options, outputTokens: 0, media: undefined });
+  const blocks = Math.floor(options.promptTokens.length / options.blockSize);
+  chain.hashBlocks(blocks);
+  return Array.from({ length: blocks }, (_, block) => hashAt(chain.hashes, block));
+}
+
 /** A request with its tokens. */
 class TokenRequest extends TokenChain implements RequestChain<string> {
   readonly id: string;

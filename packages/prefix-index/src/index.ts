@@ -8,6 +8,7 @@ export { AttachHints, type AttachHintsOptions, type ChainPath } from "./ledger/a
 export { FeedLedger, type FeedLedgerOptions, type LedgerStats } from "./ledger/feed-ledger.ts";
 export type { LedgerReport } from "./ledger/ledger-report.ts";
 export type { LedgerSink } from "./ledger/ledger-sink.ts";
+export { PoolKeys, type PoolKeysFault } from "./ledger/pool-keys.ts";
 export { createPrefixIndex, type PrefixIndex, type PrefixIndexOptions } from "./prefix-index.ts";
 export { createPrefixMatches, type PrefixMatches } from "./prefix-matches.ts";
 export { type FactKind, factKinds, resumePoint, type Tier, type TierName, tier, tierNames } from "./tiers.ts";

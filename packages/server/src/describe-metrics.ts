@@ -8,6 +8,7 @@ import { createContext } from "./create-context.ts";
 import { createPickerMeters } from "./endpoint-picker/picker-parts.ts";
 import { createTlsMeters } from "./lifecycle/certificates.ts";
 import { createReadyGauge } from "./lifecycle/readiness.ts";
+import { createPoolMeters } from "./prefix/mooncake-pool.ts";
 import { createControlMeter } from "./rollouts/fan-out.ts";
 import { createScaleParts } from "./scale/scale-parts.ts";
 import { createMetrics, type MetricInfo } from "./telemetry/index.ts";
@@ -27,6 +28,7 @@ export function describeMetrics(): readonly MetricInfo[] {
   createReadyGauge(meter);
   createTlsMeters(meter);
   registerFeedMetrics(meter);
+  createPoolMeters(meter);
   createFeedReaderMeters(meter);
   createSpanMeters(meter);
   createPickerMeters(meter);

@@ -42,7 +42,10 @@ export interface PoolCapture {
 
 const folder = new URL("captures/", import.meta.url);
 
-export const captureNames: readonly string[] = readdirSync(folder).filter((name) => name.endsWith(".jsonl.gz"));
+/** Of one engine each. Those of a Mooncake Store are of several. */
+export const captureNames: readonly string[] = readdirSync(folder).filter(
+  (name) => name.endsWith(".jsonl.gz") && !name.startsWith("mooncake"),
+);
 
 export function readPoolCapture(name: string): PoolCapture {
   const [first, ...lines] = gunzipSync(readFileSync(new URL(name, folder)))

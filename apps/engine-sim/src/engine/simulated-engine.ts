@@ -1,6 +1,7 @@
 import type { Cancel, Clock, Scheduler } from "@espalier/core";
 import {
   type AdapterUse,
+  blockHashes,
   createEngine,
   type Engine,
   type EngineParameters,
@@ -284,6 +285,15 @@ export function createSimulatedEngine(options: SimulatedEngineOptions) {
     set rankOffset(offset: number | undefined) {
       current.rankOffset = offset;
     },
+    /** Its hashes of the full blocks of a prompt, in this epoch. */
+    hashesOf: ({ prompt, adapter, cacheSalt }: Pick<SequenceRequest, "prompt" | "adapter" | "cacheSalt">) =>
+      blockHashes({
+        promptTokens: prompt,
+        adapter,
+        cacheSalt,
+        blockSize: parameters.blockSize,
+        hashSeed: seed + epoch,
+      }),
     stats: (): EngineStats => act((engine) => engine.stats()),
     /**
      * LoRA adapters in use, now and before in this epoch; empty before the first request for one.

@@ -17,18 +17,22 @@ export const maxStoredBlocks = 262_144;
 
 /** @param capacity blocks kept; the least recently used is evicted */
 export function createBlockStore(capacity: number) {
-  const stored = new Set<string>();
-  const touch = (block: string): void => {
+  /** By name: the key under which the engine that stored the block has it, as in a Mooncake Store. */
+  const stored = new Map<string, string>();
+  const touch = (block: string, key = stored.get(block) ?? ""): void => {
     stored.delete(block);
-    stored.add(block);
+    stored.set(block, key);
   };
   return {
-    /** @param blocks of one prompt, in their order */
-    put(blocks: readonly string[]): StoreChange {
+    /**
+     * @param blocks of one prompt, in their order
+     * @param keys of these blocks, if they have any
+     */
+    put(blocks: readonly string[], keys: readonly string[] = []): StoreChange {
       const added = Array.from(blocks.keys()).filter((place) => !stored.has(blocks[place] as string));
-      for (const block of blocks) touch(block);
+      for (const [place, block] of blocks.entries()) touch(block, stored.get(block) ?? keys[place]);
       const removed: string[] = [];
-      for (const oldest of stored) {
+      for (const oldest of stored.keys()) {
         if (stored.size <= capacity) break;
         stored.delete(oldest);
         removed.push(oldest);
@@ -42,6 +46,8 @@ export function createBlockStore(capacity: number) {
       return count;
     },
     size: (): number => stored.size,
+    keys: (): string[] => [...stored.values()].filter((key) => key !== ""),
+    clear: (): void => stored.clear(),
   };
 }
 
@@ -68,6 +74,7 @@ export function blockNames({ prompt, adapter, cacheSalt }: PromptContent, blockS
 /** A prompt whose blocks are put into a store. */
 export interface PutPrompt extends PromptContent {
   readonly names: readonly string[];
+  readonly keys?: readonly string[];
   readonly blockSize: number;
 }
 

@@ -50,9 +50,23 @@ async function answer(parts: SideChannelParts, request: IncomingMessage, respons
       return sendJson({ response }, 200, { found: store.countFirst(namesOf(objectOf(await readBody(request)))) });
     case "POST /storage/put": {
       const prompt = promptOf(objectOf(await readBody(request)));
-      parts.onPut(store.put(prompt.names), prompt);
+      parts.onPut(store.put(prompt.names, prompt.keys), prompt);
       return sendJson({ response }, 200, {});
     }
+    // The HTTP server of a Mooncake Store's master.
+    case "GET /get_all_keys":
+      return send(
+        { response },
+        200,
+        textType,
+        store
+          .keys()
+          .map((key) => `${key}\n`)
+          .join(""),
+      );
+    case "POST /api/v1/remove_all":
+      store.clear();
+      return sendJson({ response }, 200, {});
     default:
   }
   if (request.method === "DELETE" && path.startsWith(`${transferPath}/`)) {
@@ -133,7 +147,8 @@ function promptOf(body: JsonObject): PutPrompt {
     throw new ApiError(400, "tokens must be blockSize for each block");
   }
   const textOf = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
-  return { names, prompt, blockSize, adapter: textOf(adapter), cacheSalt: textOf(cacheSalt) };
+  const keys = Array.isArray(body.keys) ? body.keys.map(String) : [];
+  return { names, keys, prompt, blockSize, adapter: textOf(adapter), cacheSalt: textOf(cacheSalt) };
 }
 
 function tokensOf(text: string): readonly number[] {

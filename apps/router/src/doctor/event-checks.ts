@@ -44,6 +44,7 @@ async function checkEventEntry(given: Examined, engine: Engine): Promise<readonl
 
 async function checkFeed(given: Examined, feed: Feed, engine: Engine | undefined): Promise<readonly Finding[]> {
   const { target, state, reason, endpoint, replayEndpoint, unusable, lastSequence } = feed;
+  if (endpoint?.startsWith("http")) return [checkKeyedPool(feed)];
   const of = engine ? (key: string) => settingOf(given, engine, `kv-events.${key}`) : () => "kv-pools";
   if (feed.mode === "bind") return [pass(target, `connects to this machine, at ${endpoint}`)];
   if (unusable) return [unusableFeed(feed, engine, of("endpoint"))];
@@ -64,6 +65,31 @@ async function checkFeed(given: Examined, feed: Feed, engine: Engine | undefined
   if (lastSequence === null || lastSequence === undefined) return [silentFeed(given, feed, engine, at, of("topic"))];
   const lack = state === "partial" ? `; incomplete: ${reason}` : "";
   return [pass(target, `${at}: events come${lack}`)];
+}
+
+/** A pool whose master lists keys: whether it answers, and whether engines have announced what the keys are of. */
+function checkKeyedPool(feed: Feed): Finding {
+  const { target, state, reason, endpoint, unusable, blocks, floatingBlocks } = feed;
+  const setting = "kv-pools[].mooncake";
+  if (unusable?.startsWith("block-size")) return unusableFeed(feed, undefined, setting);
+  if (unusable) {
+    const fix =
+      "give all engines of a pool one model, block size and hash; separate others by `key-prefix` and `labels`";
+    return fail(target, `${endpoint}: keys unusable: ${unusable}`, { setting, fix });
+  }
+  if (state === "stale") {
+    const fix = "use the HTTP address of the store's master (its --metrics_port), and open the port";
+    const lack = reason === "connecting" ? "no list of keys yet" : "does not answer";
+    return fail(target, `${endpoint}: ${lack}`, { setting, fix });
+  }
+  const known = blocks.external ?? 0;
+  if (known === 0 && floatingBlocks > 0) {
+    const fix =
+      "give the engines KV events with a replay endpoint; without one, keys count once engines announce their blocks";
+    const lack = `${floatingBlocks} keys, none of a block that engines have announced`;
+    return warn(target, `${endpoint}: ${lack}`, { setting, fix });
+  }
+  return pass(target, `${endpoint}: ${known} blocks, ${floatingBlocks} keys of unknown blocks`);
 }
 
 function unusableFeed({ target, unusable }: Feed, engine: Engine | undefined, setting: string): Finding {

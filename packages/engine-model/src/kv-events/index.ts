@@ -8,6 +8,7 @@ export {
   type WireEvent,
 } from "./codec/encode-events.ts";
 export { createEventDecoder, type EventDecoder, type RefusalReason } from "./codec/event-decoder.ts";
+export { type ListedKeys, maxKeyPrefixes, mooncakeKey, readMooncakeKeys } from "./codec/mooncake-keys.ts";
 export { type NumberedMessage, readReplayAnswer, readSequence, writeSequence } from "./codec/replay-frames.ts";
 export {
   createKvEventPublisher,

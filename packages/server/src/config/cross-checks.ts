@@ -224,13 +224,23 @@ function checkTokenizers({ tokenizers }: ConfigTree): Problem[] {
   });
 }
 
-function checkKvPools({ "kv-pools": pools, "kv-events": { mode } }: ConfigTree): Problem[] {
+function checkKvPools({ "kv-pools": pools, "kv-events": { mode, listen } }: ConfigTree): Problem[] {
   const problems: Problem[] = [];
   const firstWithName = new Map<string, number>();
   const firstWithStream = new Map<string, number>();
-  for (const [at, { name, endpoint, replay, topic }] of pools.entries()) {
+  for (const [at, { name, endpoint, replay, topic, mooncake, "key-prefix": keyPrefix }] of pools.entries()) {
     const path = ["kv-pools", at];
     const stream = endpoint === undefined ? undefined : `${endpoint} ${topic}`;
+    if (mooncake !== undefined && endpoint !== undefined) {
+      problems.push({ path: [...path, "mooncake"], message: "cannot be used with `endpoint`" });
+    }
+    if (mooncake !== undefined && listen !== undefined) {
+      const message = "cannot be used with kv-events.listen: the events of an engine that connects are read once";
+      problems.push({ path: [...path, "mooncake"], message });
+    }
+    if (keyPrefix !== "" && mooncake === undefined) {
+      problems.push({ path: [...path, "key-prefix"], message: "needs `mooncake`" });
+    }
     const sameName = firstWithName.get(name);
     const sameStream = stream === undefined ? undefined : firstWithStream.get(stream);
     if (sameName !== undefined) {

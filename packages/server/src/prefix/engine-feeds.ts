@@ -14,7 +14,15 @@ import { createEventDecoder } from "@espalier/engine-model/kv-events";
 import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/engines";
 import { tierNames } from "@espalier/prefix-index";
 import { type KnownPool, maxKnownTargets } from "@espalier/routing";
-import type { FeedHost, FeedQuality, FeedStatus, FeedTarget, HostedFeed } from "@espalier/shared-tree";
+import type {
+  EventReading,
+  FeedHost,
+  FeedOutput,
+  FeedQuality,
+  FeedStatus,
+  FeedTarget,
+  HostedFeed,
+} from "@espalier/shared-tree";
 import {
   createReplayGate,
   type EventSource,
@@ -26,6 +34,8 @@ import {
   readVllmEventSources,
 } from "@espalier/shared-tree/events";
 import type { KvPoolConfig } from "../config/index.ts";
+import { globPattern } from "../routing/pools.ts";
+import { MooncakePool, type PoolSource } from "./mooncake-pool.ts";
 import { TargetFeed, type TargetFeedParts } from "./target-feed.ts";
 
 /** A target's feed; if another router reads it, only what that router reports. */
@@ -93,6 +103,8 @@ const askAgain = { firstDelayMs: 250, maxDelayMs: 30_000 };
 interface EngineEntry {
   readonly engine: EngineRecord;
   readonly feeds: HostedFeed[];
+  /** Where its targets publish. */
+  sources: readonly PoolSource[];
   /** The endpoints of the current feeds, as text. */
   made: string;
   cancelAsk: Cancel;
@@ -109,6 +121,8 @@ export class EngineFeeds implements Startable {
   readonly #entries = new Map<EngineId, EngineEntry>();
   readonly #byTarget: (HostedFeed | undefined)[] = [];
   readonly #pools: HostedFeed[] = [];
+  /** Pools that list keys, and which engines use them. */
+  readonly #keyed: { readonly pool: MooncakePool; readonly reaches: (engine: EngineRecord) => boolean }[] = [];
   #worstLagMs: number | undefined;
   /** Whether a feed was left out and logged. */
   #excluded = false;
@@ -129,7 +143,8 @@ export class EngineFeeds implements Startable {
   async start(): Promise<void> {
     const { fleet, pools = [] } = this.#options;
     for (const pool of pools) {
-      const { endpoint, replay, topic } = pool.config;
+      const { endpoint, replay, topic, mooncake } = pool.config;
+      if (mooncake !== undefined) this.#openKeyed(pool, mooncake);
       const endpoints = endpoint === undefined ? undefined : sourceBySpec({ endpoint, replay, topic }, 0);
       if (endpoints) this.#pools.push(this.#open(pool, endpoints));
     }
@@ -139,6 +154,7 @@ export class EngineFeeds implements Startable {
       else if (change === "added" || change === "state" || change === "spec") this.#look(engine);
       // One found restarted as it came up has just been asked.
       else if (change === "restarted" && !engine.isUnread) this.#look(engine);
+      if (change === "models") this.#offer(this.#entries.get(engine.id));
     });
   }
 
@@ -149,6 +165,7 @@ export class EngineFeeds implements Startable {
       return entry.feeds;
     });
     this.#entries.clear();
+    this.#keyed.length = 0;
     feeds.push(...this.#pools.splice(0));
     await Promise.all(feeds.map((feed) => feed.stop()));
   }
@@ -191,9 +208,10 @@ export class EngineFeeds implements Startable {
       entry = undefined;
     }
     if (!entry) {
-      entry = { engine, feeds: [], made: "", cancelAsk: () => {}, looks: 0, asks: 0 };
+      entry = { engine, feeds: [], sources: [], made: "", cancelAsk: () => {}, looks: 0, asks: 0 };
       this.#entries.set(engine.id, entry);
     }
+    this.#offer(entry);
     entry.cancelAsk();
     entry.looks++;
     entry.asks = 0;
@@ -241,6 +259,8 @@ export class EngineFeeds implements Startable {
     if (made === entry.made) return;
     entry.made = made;
     this.#stopFeeds(entry);
+    entry.sources = wanted.map(({ target, endpoints }) => ({ key: target.key, endpoints }));
+    this.#offer(entry);
     for (const { target, endpoints } of wanted) {
       const { index, key } = target;
       if (index < maxKnownTargets) entry.feeds.push(this.#open({ index, key, region: entry.engine.region }, endpoints));
@@ -265,9 +285,27 @@ export class EngineFeeds implements Startable {
   }
 
   #open(target: FeedTarget, endpoints: FeedEndpoints): HostedFeed {
-    const feed = this.#options.host.open(target, (output) => new TargetFeed(this.#parts, target, endpoints, output));
+    return this.#host(target, (output) => new TargetFeed(this.#parts, target, endpoints, output));
+  }
+
+  #openKeyed(target: PoolTarget, url: string): void {
+    const { http } = this.#options;
+    const pool = new MooncakePool({ ...target.config, url, http, parts: this.#parts });
+    this.#keyed.push({ pool, reaches: reachOf(target.config) });
+    this.#pools.push(this.#host(target, (output) => pool.open(target, output)));
+  }
+
+  #host(target: FeedTarget, make: (output: FeedOutput) => EventReading): HostedFeed {
+    const feed = this.#options.host.open(target, make);
     this.#byTarget[target.index] = feed;
     return feed;
+  }
+
+  /** Has the pools that an engine uses read its events, too. */
+  #offer(entry: EngineEntry | undefined): void {
+    if (!entry) return;
+    const { engine, sources } = entry;
+    for (const { pool, reaches } of this.#keyed) pool.follow(engine.id, reaches(engine) ? sources : []);
   }
 
   #drop(engine: EngineRecord): void {
@@ -276,6 +314,7 @@ export class EngineFeeds implements Startable {
       entry.cancelAsk();
       this.#stopFeeds(entry);
       this.#entries.delete(engine.id);
+      for (const { pool } of this.#keyed) pool.follow(engine.id, []);
     }
   }
 
@@ -361,6 +400,15 @@ export interface PoolTarget extends KnownPool, FeedTarget {
 /** The key of a pool, the same in every router. Engine ids have no spaces, so no target has the same key. */
 export function poolKey(name: string): string {
   return `pool ${name}`;
+}
+
+/** Which engines use a pool. */
+export function reachOf({ models, labels }: KvPoolConfig): (engine: EngineRecord) => boolean {
+  const patterns = models.map(globPattern);
+  const wanted = Object.entries(labels);
+  return (engine) =>
+    wanted.every(([name, value]) => engine.labels[name] === value) &&
+    (engine.models ?? []).some(({ id }) => patterns.some((pattern) => pattern.test(id)));
 }
 
 /** @param indexOf the target index of a pool, from its key and its position in the configuration */

@@ -35,8 +35,7 @@ import {
 } from "@espalier/shared-tree/events";
 import { createTokenizerPool } from "@espalier/tokenizer";
 import type { CompiledConfig } from "../config/index.ts";
-import { globPattern } from "../routing/pools.ts";
-import { EngineFeeds, type PoolTarget } from "./engine-feeds.ts";
+import { EngineFeeds, type PoolTarget, reachOf } from "./engine-feeds.ts";
 import { MediaLearner } from "./media/media-learner.ts";
 import { createMediaRows } from "./media/media-rows.ts";
 import { createMediaSightings } from "./media/media-sightings.ts";
@@ -269,12 +268,4 @@ export function createFleetPoolReach(
     poolsOf: (target) => byTarget[target] ?? none,
     stop: unsubscribe,
   };
-}
-
-function reachOf({ models, labels }: PoolTarget["config"]): (engine: EngineRecord) => boolean {
-  const patterns = models.map(globPattern);
-  const wanted = Object.entries(labels);
-  return (engine) =>
-    wanted.every(([name, value]) => engine.labels[name] === value) &&
-    (engine.models ?? []).some(({ id }) => patterns.some((pattern) => pattern.test(id)));
 }

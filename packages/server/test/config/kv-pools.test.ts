@@ -5,7 +5,10 @@ const endpoint = "tcp://pool:5557";
 
 test("a pool has a name and an endpoint; all engines fetch from it unless it says otherwise", () => {
   expect(load(`kv-pools: [{ name: shared, endpoint: "${endpoint}" }]`).kvPools).toEqual([
-    { name: "shared", endpoint, replay: undefined, topic: "", models: ["*"], labels: {} },
+    {
+      name: "shared",
+      ...{ endpoint, replay: undefined, topic: "", mooncake: undefined, keyPrefix: "", models: ["*"], labels: {} },
+    },
   ]);
 });
 
@@ -28,6 +31,7 @@ kv-pools:
   expect(first).toEqual({
     name: "a",
     ...{ endpoint: "tcp://[::1]:5557", replay: "tcp://pool:5657", topic: "kv@" },
+    ...{ mooncake: undefined, keyPrefix: "" },
     models: ["llama-*", "qwen"],
     labels: { zone: "a", rack: "" },
   });
@@ -37,7 +41,27 @@ kv-pools:
   ]);
 });
 
+test("a Mooncake Store is the address of its master, and the keys to read", () => {
+  const text = 'kv-pools: [{ name: Mooncake, mooncake: "http://master:9003", key-prefix: "Llama@" }]';
+  expect(load(text).kvPools[0]).toMatchObject({ mooncake: "http://master:9003", keyPrefix: "Llama@" });
+  const listening = `${text}\nkv-events: { listen: "tcp://*:5557" }`;
+  expect(problemsOf(listening).map((line) => line.replace(/ \(e\.yaml.*/, ""))).toEqual([
+    "kv-pools[0].mooncake: cannot be used with kv-events.listen: the events of an engine that connects are read once",
+  ]);
+});
+
 test.each([
+  [
+    "a master and an endpoint",
+    `{ name: a, endpoint: "${endpoint}", mooncake: "http://master:9003" }`,
+    "kv-pools[0].mooncake: cannot be used with `endpoint`",
+  ],
+  [
+    "a master's address with a path",
+    '{ name: a, mooncake: "http://master:9003/get_all_keys" }',
+    'kv-pools[0].mooncake: "http://master:9003/get_all_keys" is not an http:// or https:// URL without path',
+  ],
+  ["a prefix of no keys", "{ name: a, key-prefix: x }", "kv-pools[0].key-prefix: needs `mooncake`"],
   ["no name", `{ endpoint: "${endpoint}" }`, "kv-pools[0].name: is required"],
   ["a replay endpoint alone", '{ name: a, replay: "tcp://pool:1" }', "kv-pools[0].replay: needs `endpoint`"],
   [

@@ -15,6 +15,7 @@ const pool = (at: number, changes: Partial<PoolTarget["config"]> = {}): PoolTarg
   config: {
     name: `p${at}`,
     ...{ endpoint: `tcp://pool:${5_000 + at}`, replay: undefined, topic: "", models: ["*"], labels: {} },
+    ...{ mooncake: undefined, keyPrefix: "" },
     ...changes,
   },
 });

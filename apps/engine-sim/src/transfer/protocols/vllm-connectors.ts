@@ -1,4 +1,5 @@
 import { isJsonObject, type JsonObject, plainHost } from "@espalier/core";
+import { mooncakeKey } from "@espalier/engine-model/kv-events";
 import { optionalObject } from "../../http/body-fields.ts";
 import { ApiError, wrongField } from "../../http/exchange.ts";
 import { blockNames } from "../block-store.ts";
@@ -168,7 +169,8 @@ function storeExporter({ parts, sequence }: LegInput, blocks: readonly string[])
     pins: false,
     async computed() {
       const tokens = Array.from(prompt.subarray(0, blocks.length * blockSize));
-      const body = { blocks, tokens, blockSize, adapter, cacheSalt };
+      const keys = parts.engine.hashesOf(sequence).map((hash) => mooncakeKey("sim", hash));
+      const body = { blocks, keys, tokens, blockSize, adapter, cacheSalt };
       await callPeer({ url: `${parts.storageUrl()}/storage/put`, method: "POST", body }).catch(() => {});
       return {};
     },

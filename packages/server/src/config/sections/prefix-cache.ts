@@ -71,13 +71,28 @@ export const kvPools = list(
     }),
     endpoint: Type.Optional(
       zmqEndpoint(
-        "ZeroMQ endpoint where the KV pool publishes events in the form of engines' KV events: one stream for the whole pool. Without it, the pool's blocks are those that its engines announce in external memory, as with LMCache's server.",
+        "ZeroMQ endpoint where the KV pool publishes events in the form of engines' KV events: one stream for the whole pool. Without it and `mooncake`, the pool's blocks are those that its engines announce in external memory, as with LMCache's server.",
         { wildcard: false },
       ),
     ),
     replay: Type.Optional(
       zmqEndpoint("ZeroMQ endpoint where missed events of the KV pool are replayed.", { wildcard: false }),
     ),
+    mooncake: Type.Optional(
+      text({
+        description:
+          "URL of the HTTP server of a Mooncake Store's master (its `--metrics_port`), such as `http://mooncake-master:9003`, instead of `endpoint`. The router lists the store's keys every second, and learns from its engines' KV events what they are of. For vLLM with `MooncakeStoreConnector`.",
+        maxLength: 2_048,
+        pattern: "^https?://[^\\s/?#@\\\\]+$",
+        expected: "an http:// or https:// URL without path",
+      }),
+    ),
+    "key-prefix": text({
+      description:
+        "With `mooncake`: only keys that begin with this text are read, such as `Llama-3.1-8B-Instruct@`. Needed where engines of several models share a store.",
+      minLength: 0,
+      default: "",
+    }),
     topic: text({
       description: "Topic prefix: only events whose topic starts with it are read.",
       minLength: 0,
@@ -96,7 +111,7 @@ export const kvPools = list(
   }),
   {
     description:
-      "KV pools outside the engines, such as LMCache's. A block in a pool counts as cached for each engine that uses the pool.",
+      "KV pools outside the engines, such as LMCache's or a Mooncake Store. A block in a pool counts as cached for each engine that uses the pool.",
     maxItems: 64,
   },
 );

@@ -3,7 +3,7 @@ import { createVirtualTime } from "@espalier/testing";
 import type { TwoTurnPorts } from "../src/turns/run-two-turns.ts";
 
 /** A request as a fake router saw it. */
-export interface SentRequest {
+interface SentRequest {
   readonly url: string;
   readonly body: string;
   readonly atMs: number;

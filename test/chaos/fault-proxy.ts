@@ -16,7 +16,7 @@ export interface FaultProxyOptions {
   readonly fault: (direction: Direction, opening: string) => Fault | undefined;
 }
 
-export type Direction = "to-target" | "to-dialer";
+type Direction = "to-target" | "to-dialer";
 
 /** A TCP proxy on loopback that does to connections what bad networks do. */
 export interface FaultProxy {

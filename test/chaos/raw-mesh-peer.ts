@@ -5,7 +5,7 @@ import { waitFor } from "@espalier/testing";
 import { onTestFinished } from "vitest";
 
 /** How a connection ended: the code of the websocket's close frame and what it says, or nothing but the end. */
-export interface RawEnd {
+interface RawEnd {
   readonly code: number | undefined;
   readonly reason: string;
 }

@@ -25,7 +25,7 @@ export interface RouterProcess {
   readonly exited: Promise<number | null>;
 }
 
-export type LogEntry = Readonly<Record<string, unknown>> & { readonly level: string; readonly msg: string };
+type LogEntry = Readonly<Record<string, unknown>> & { readonly level: string; readonly msg: string };
 
 /** The part of `GET /admin/mesh` that tests read. */
 export interface MeshPage {
@@ -60,7 +60,7 @@ export interface MeshPage {
 }
 
 /** A row of `GET /admin/feeds`. */
-export interface FeedRow {
+interface FeedRow {
   readonly target: string;
   readonly state: string;
   readonly reason: string;

@@ -1,7 +1,7 @@
 import type { Clock, Random, Scheduler } from "@espalier/core";
 import type { Backend, ReplicaPorts } from "@espalier/mesh";
 
-export interface BackendRequest {
+interface BackendRequest {
   /** Of the router; the same for all its epochs. */
   readonly name: string;
   readonly replica: ReplicaPorts;

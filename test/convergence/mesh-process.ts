@@ -13,7 +13,7 @@ export interface MeshProcessOptions {
 }
 
 /** What a router says of the targets that are settled for it, and of the others. */
-export interface MeshProcessState {
+interface MeshProcessState {
   readonly digests: readonly string[];
   readonly members: number;
 }

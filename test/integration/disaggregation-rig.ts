@@ -22,14 +22,14 @@ export interface PairSim {
 }
 
 /** A request as the engine's log has it. */
-export interface SeenRequest {
+interface SeenRequest {
   readonly path: string;
   readonly outcome: string;
   readonly headers: Readonly<Record<string, string>>;
 }
 
 /** The part of `GET /sim/transfers` that tests read. */
-export interface TransferState {
+interface TransferState {
   readonly exports: readonly unknown[];
   readonly importing: number;
   readonly inbox: { readonly held: number; readonly waiting: number };

@@ -49,7 +49,7 @@ export interface RunningRouter {
 }
 
 /** The part of `GET /admin/engines` that tests read. */
-export interface Engine {
+interface Engine {
   readonly id: string;
   readonly url: string;
   readonly state: string;
@@ -70,7 +70,7 @@ export interface Sim {
   stop(): Promise<void>;
 }
 
-export interface SimState {
+interface SimState {
   readonly active: readonly Json[];
   readonly totals: Readonly<Record<string, number>>;
   readonly requests: readonly {

@@ -10,7 +10,7 @@ export const logged = {
   member: 8,
 } as const;
 
-export type Logged = (typeof logged)[keyof typeof logged];
+type Logged = (typeof logged)[keyof typeof logged];
 
 /** A hash over everything that happens in a run, in order: two runs of one seed must come to the same. */
 export interface EventLog {

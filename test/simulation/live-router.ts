@@ -23,7 +23,7 @@ export interface LiveRouter {
   readonly timers: number;
 }
 
-export interface OwnLoad {
+interface OwnLoad {
   readonly inFlight: number;
   readonly pendingPrefillTokens: number;
   readonly decodeTokens: number;

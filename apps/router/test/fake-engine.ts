@@ -8,7 +8,7 @@ import { onTestFinished } from "vitest";
 import { type SeenRequest, temporaryServer } from "./temporary.ts";
 
 /** What an engine is asked to tokenise. */
-export interface TokenizeRequest {
+interface TokenizeRequest {
   readonly model: string;
   readonly prompt?: string;
   readonly messages?: readonly { readonly role: string; readonly content: unknown }[];

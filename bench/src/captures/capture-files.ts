@@ -47,7 +47,7 @@ export interface CapturedRequest {
 }
 
 /** One engine message, in order of receipt. */
-export interface CapturedFrames {
+interface CapturedFrames {
   readonly n: number;
   readonly session: number;
   /** 0 for the base port, r for data-parallel rank r. */

@@ -3,12 +3,12 @@ import { createEventDecoder } from "@espalier/engine-model/kv-events";
 import { createPrefixIndex, createPrefixMatches, FeedLedger, tier } from "@espalier/prefix-index";
 
 /** The namespace of a prompt's blocks. */
-export interface PromptSpace {
+interface PromptSpace {
   readonly adapter: string | undefined;
   readonly cacheSalt: string | undefined;
 }
 
-export interface MatchedTokens {
+interface MatchedTokens {
   readonly usable: number;
   /** Those of `usable` that are not on the GPU. */
   readonly fetched: number;

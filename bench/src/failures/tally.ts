@@ -87,8 +87,8 @@ export function refusalsOf(outcomes: readonly Outcome[], { fromMs, toMs }: Span)
 }
 
 /** The first few failures, one sentence each. */
-export function describeWrong(outcomes: readonly Outcome[], count = 3): readonly string[] {
+export function describeWrong(outcomes: readonly Outcome[]): readonly string[] {
   return outcomes
-    .slice(0, count)
+    .slice(0, 3)
     .map(({ engine, status, error }) => `${engine ?? "no engine"}, status ${status}: ${error}`);
 }

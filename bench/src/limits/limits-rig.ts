@@ -85,16 +85,15 @@ export async function withLimitsRig<Result>(
 }
 
 /** A router with a configuration. @throws Error with what it said when it does not start */
-export function startConfigured(config: object, flags: readonly string[] = []): Promise<Child<RouterListening>> {
+export function startConfigured(config: object): Promise<Child<RouterListening>> {
   const file = join(tmpdir(), `espalier-limits-${process.pid}.json`);
   writeFileSync(file, JSON.stringify(config));
-  const given = ["--config", file, "--log-level", "warn", ...flags];
   return startLocalRouter({
     engineUrls: [],
     port: 0,
     adminPort: 0,
     startTimeoutMs,
-    arguments: given,
+    arguments: ["--config", file, "--log-level", "warn"],
     runBy: routerProgram,
   });
 }

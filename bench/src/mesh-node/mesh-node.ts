@@ -1,4 +1,12 @@
-import { asRouterId, type Clock, createSeededRandom, type Logger, type Scheduler, silentMeter } from "@espalier/core";
+import {
+  asRouterId,
+  type Clock,
+  createSeededRandom,
+  type Logger,
+  type Scheduler,
+  silentMeter,
+  systemCpuMs,
+} from "@espalier/core";
 import { type Backend, createMesh, createRedisBackend, type MeshOptions } from "@espalier/mesh";
 import { createPrefixIndex, type PrefixIndex } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, type Replica } from "@espalier/shared-tree";
@@ -9,7 +17,6 @@ import { createNodeFeeds, type NodeFeeds } from "./node-feeds.ts";
 import { createNodeGauges, type NodeGauges } from "./node-gauges.ts";
 import { createNodeProbes, type NodeProbes } from "./node-probes.ts";
 import { createNodeReadiness, type NodeReadiness } from "./node-readiness.ts";
-import { processCpuMs } from "./process-cpu.ts";
 import { createWallTime } from "./wall-time.ts";
 
 /** One router of a measured mesh: replica, real sockets and synthetic engines, without HTTP. */
@@ -55,7 +62,7 @@ export async function startMeshNode(options: MeshNodeOptions, given: MeshNodePor
     redisUrl === undefined
       ? createMesh({ ...shared, transport, security: { kind: "insecure" }, seeds })
       : createRedisBackend({ ...shared, url: redisUrl });
-  const stalls = createLoopStalls({ clock, scheduler, cpuMs: processCpuMs });
+  const stalls = createLoopStalls({ clock, scheduler, cpuMs: systemCpuMs });
   const changed = (): void => replica.setMembers(mesh.members());
   mesh.onMembers(changed);
   const readiness = createNodeReadiness({ mesh, index, clock, scheduler });
@@ -141,7 +148,7 @@ function createCounters(mesh: Backend, clock: Clock) {
     const sum = (of: "sentBytes" | "receivedBytes"): number => members.reduce((total, member) => total + member[of], 0);
     return {
       elapsedMs: clock.nowMs(),
-      cpuMs: processCpuMs(),
+      cpuMs: systemCpuMs(),
       sentBytes: sum("sentBytes"),
       receivedBytes: sum("receivedBytes"),
     };

@@ -1,7 +1,7 @@
 import { haproxyConfiguration, nginxConfiguration } from "./plain-proxies.ts";
 
 /** Where a product comes from: the Python package index, or packages of the Linux distribution. */
-export type PeerSource =
+type PeerSource =
   | { readonly kind: "pip"; readonly package: string; readonly release: string; readonly program: string }
   | { readonly kind: "apt"; readonly package: string; readonly program: string };
 
@@ -35,12 +35,7 @@ export interface Product {
 export const roundRobin = "round_robin";
 export const cacheAware = "cache_aware";
 
-const pip = (name: string, release: string, program = name): PeerSource => ({
-  kind: "pip",
-  package: name,
-  release,
-  program,
-});
+const pip = (name: string, release: string): PeerSource => ({ kind: "pip", package: name, release, program: name });
 
 /** How to start the three routers with a common ancestor; their logs are as quiet as possible. */
 function rustRouter({ port, metricsPort, engineUrls, policy }: PeerStart, quiet: string): readonly string[] {

@@ -9,7 +9,7 @@ import { cacheAware, type PeerCommand, type PeerStart, smgArguments } from "./pr
 import { type RunningPeer, startPeer } from "./start-peer.ts";
 
 /** Routers over simulated engines. */
-export interface TurnFleet {
+interface TurnFleet {
   readonly urls: readonly string[];
   stop(): Promise<void>;
 }

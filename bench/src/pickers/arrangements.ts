@@ -23,7 +23,7 @@ import { startLlmdPicker } from "./llmd-picker.ts";
 /** Between client and engines: something that speaks HTTP, or a picker that is asked without a gateway. */
 export type Running = { readonly system: System & { readonly pid: number } } | { readonly alone: AskedPicker };
 
-export interface RunningArrangement {
+interface RunningArrangement {
   readonly running: Running;
   stop(): Promise<void>;
 }

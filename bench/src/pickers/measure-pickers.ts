@@ -10,7 +10,7 @@ import type { Arrangement, Running } from "./arrangements.ts";
 import { measureAlone } from "./gateway-load.ts";
 
 /** The size of a measurement. */
-export interface PickerLoadSizes {
+interface PickerLoadSizes {
   /** Duration of each closed loop. */
   readonly closedMs: number;
   /** Duration of each load at a fixed rate. */

@@ -25,7 +25,7 @@ export interface VllmOptions {
   readonly ports?: VllmPorts;
 }
 
-export interface VllmPorts {
+interface VllmPorts {
   readonly http: number;
   readonly events: number;
   readonly replay: number;

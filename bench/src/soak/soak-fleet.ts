@@ -13,7 +13,7 @@ export interface SoakFleetOptions {
 }
 
 /** A running router, under a name that it keeps across restarts. */
-export interface SoakRouter extends LoadTarget {
+interface SoakRouter extends LoadTarget {
   readonly name: string;
   readonly adminUrl: string;
 }

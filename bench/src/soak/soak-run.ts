@@ -33,7 +33,7 @@ export interface SoakResult {
 
 const churnNames = ["replaceEngine", "restartRouter", "killEngine", "killRouter"] as const;
 
-export type ChurnName = (typeof churnNames)[number];
+type ChurnName = (typeof churnNames)[number];
 
 const pauseMs = 100;
 /** Number of samples per run, at most one a second. */

@@ -6,12 +6,12 @@ import {
   type Metric,
   silentLogger,
   systemClock,
+  systemCpuMs,
   systemScheduler,
 } from "@espalier/core";
 import { createMesh, createWsTransport, type Mesh } from "@espalier/mesh";
 import { createPrefixIndex } from "@espalier/prefix-index";
 import { createReplica, createTargetSlots, idleGauge, type Replica } from "@espalier/shared-tree";
-import { processCpuMs } from "../mesh-node/process-cpu.ts";
 import type { Figures } from "../support/median-spread.ts";
 import { pauseFor, untilNothingMissing } from "../support/until.ts";
 
@@ -126,7 +126,7 @@ function change({ load }: Replica, changesPerS: number): Cancel {
 async function measure(meter: Tally, routers: number, seconds: number) {
   const read = () => ({
     atMs: systemClock.nowMs(),
-    cpuMs: processCpuMs(),
+    cpuMs: systemCpuMs(),
     frames: meter.value("espalier_mesh_sent_frames_total", "load"),
     loadBytes: meter.value("espalier_mesh_sent_bytes_total", "load"),
     bytes: meter.sum("espalier_mesh_sent_bytes_total"),

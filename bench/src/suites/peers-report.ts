@@ -26,7 +26,7 @@ export interface PeersRun {
 }
 
 /** One product: its name, its release, the policy of its figures, and the figures. */
-export interface PeerRow {
+interface PeerRow {
   readonly name: string;
   readonly version: string;
   readonly policy: string;

@@ -90,10 +90,10 @@ function forEachRun(blocks: number, run: (target: number, from: number, to: numb
 function changeFigures(create: () => MeasuredIndex, blocks: number, { clock, seed }: RunPorts): Figures {
   const words = randomChain(blocks, createSeededRandom(seed));
   const index = create();
-  const perSecond = (work: () => void, operations = blocks): number => {
+  const perSecond = (work: () => void): number => {
     const startMs = clock.nowMs();
     work();
-    return (operations / (clock.nowMs() - startMs)) * 1_000;
+    return (blocks / (clock.nowMs() - startMs)) * 1_000;
   };
   const inserts = perSecond(() => forEachRun(blocks, (target, from, to) => index.store(target, words, from, to)));
   const { byteLength } = index;

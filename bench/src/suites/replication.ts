@@ -1,4 +1,4 @@
-import { processCpuMs } from "../mesh-node/process-cpu.ts";
+import { systemCpuMs } from "@espalier/core";
 import { optional, quick, whole } from "../support/params.ts";
 import { repeatRuns } from "../support/repeat-runs.ts";
 import { defineSuite, joinRuns } from "../support/suite.ts";
@@ -32,7 +32,7 @@ was replaced 100 times, and what 1,000 restarts of routers leave behind.`,
     const sizes = sizesFor(blocks, quick, 1);
     const done = await repeatRuns({ runs, note }, async (seed, noteRun) => {
       const seeded = sizesFor(blocks, quick, seed);
-      const ports = { cpuMs: processCpuMs, note };
+      const ports = { cpuMs: systemCpuMs, note };
       const figures =
         ops === undefined ? await runReplicationOnce(seeded, ports) : measureTurnover(seeded.turnover, ops, ports);
       noteRun("done");

@@ -6,7 +6,7 @@ import type { CorePlan } from "./cpu-pinning.ts";
 import { untilNothingMissing, type WaitPorts } from "./until.ts";
 
 /** Another project's program, which does not notice by itself that the bench has ended. */
-export interface ForeignProcess {
+interface ForeignProcess {
   readonly command: string;
   readonly arguments: readonly string[];
   /** Its working folder, which is removed afterwards. */

@@ -37,7 +37,7 @@ export interface SuiteDeclaration<P extends Params, M extends Measured> {
   table?(report: M & BenchReport): string;
 }
 
-export interface SuiteResult {
+interface SuiteResult {
   readonly report: BenchReport;
   /** The report for a terminal. */
   readonly table: string;

@@ -5,7 +5,7 @@ import { benchModel } from "../support/bench-model.ts";
  * How a prompt is sent. As the text of a chat, routers without a tokenizer see its bytes. As the token ids of a
  * completion, it can be compared with the engines' KV events.
  */
-export type PromptForm = "text" | "tokens";
+type PromptForm = "text" | "tokens";
 
 /** One request of a conversation. */
 export interface Turn {

@@ -9,7 +9,7 @@ export type ApiFamily = "openai" | "anthropic" | "sglang";
  * - `ids`: an array of token ids, or an array of such arrays.
  * - `json`: a string, an array or an object.
  */
-export type PromptShape = "messages" | "text" | "items" | "ids" | "json";
+type PromptShape = "messages" | "text" | "items" | "ids" | "json";
 
 export interface PromptField {
   readonly name: string;

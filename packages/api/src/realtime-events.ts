@@ -1,4 +1,4 @@
-import { isJsonObject } from "@espalier/core";
+import { isJsonObject, parseJson } from "@espalier/core";
 import { FrameScanner, opcodes } from "@espalier/core/websocket";
 import { findUsageReport, joinUsage, type Usage } from "./answer/usage.ts";
 
@@ -38,7 +38,8 @@ export class RealtimeFrames {
   #read(opcode: number, payload: Buffer | undefined): void {
     if (opcode !== opcodes.text || !payload) return;
     if (startsWith(payload, deltaStart)) this.tokensSeen += 1;
-    else if (startsWith(payload, doneStart)) this.#add(joinUsage(undefined, findUsageReport(parsed(payload))));
+    else if (startsWith(payload, doneStart))
+      this.#add(joinUsage(undefined, findUsageReport(parseJson(payload.toString("utf8")))));
   }
 
   #add(usage: Usage | undefined): void {
@@ -55,14 +56,6 @@ export class RealtimeFrames {
 
 const startsWith = (bytes: Buffer, start: Buffer): boolean => bytes.subarray(0, start.length).equals(start);
 
-function parsed(payload: Buffer): unknown {
-  try {
-    return JSON.parse(payload.toString("utf8"));
-  } catch {
-    return undefined;
-  }
-}
-
 /** A client's `session.update`. */
 export interface SessionUpdate {
   /** The model that it names: vLLM's clients do so at the top, OpenAI's in `session`. Undefined if it names none. */
@@ -73,7 +66,7 @@ export interface SessionUpdate {
 
 /** @returns undefined for any other event */
 export function readSessionUpdate(payload: Buffer): SessionUpdate | undefined {
-  const event = parsed(payload);
+  const event = parseJson(payload.toString("utf8"));
   if (!isJsonObject(event) || event.type !== "session.update") return undefined;
   const { session } = event;
   const isInside = isJsonObject(session) && typeof session.model === "string" && event.model === undefined;

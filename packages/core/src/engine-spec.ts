@@ -1,7 +1,7 @@
 declare const brand: unique symbol;
 
 /** A primitive that carries the name of what it identifies, so that two kinds of id cannot be mixed up. */
-export type Branded<Value, Name extends string> = Value & { readonly [brand]: Name };
+type Branded<Value, Name extends string> = Value & { readonly [brand]: Name };
 
 /** Names one inference server process (vLLM, SGLang, TensorRT-LLM); unique within a fleet. */
 export type EngineId = Branded<string, "EngineId">;

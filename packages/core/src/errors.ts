@@ -1,5 +1,5 @@
 /** The `type` field of the OpenAI error object. */
-export type ErrorType =
+type ErrorType =
   | "invalid_request_error"
   | "authentication_error"
   | "permission_error"

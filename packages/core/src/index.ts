@@ -62,6 +62,7 @@ export {
   JsonBody,
   type JsonFault,
   type JsonObject,
+  parseJson,
   scanBody,
 } from "./json-body/index.ts";
 export { LatencyWindow } from "./latency-window.ts";

@@ -14,7 +14,7 @@ export interface FoldStatement {
 }
 
 /** A snapshot of facts that another replica asked for. */
-export interface SnapshotSource {
+interface SnapshotSource {
   /**
    * @param targets undefined for all
    * @param to the router that asks. What it asks for by name it lacks itself, whatever it has stated before

@@ -2,7 +2,7 @@ import type { Clock, TargetIndex } from "@espalier/core";
 import type { SharedLoad } from "@espalier/shared-tree";
 
 /** A prompt that this router sends. */
-export interface SentPrompt {
+interface SentPrompt {
   readonly target: TargetIndex;
   /** Tokens that the target has to compute. */
   readonly uncachedTokens: number;

@@ -129,7 +129,7 @@ export interface RouterContext {
 }
 
 /** Requests whose answers have not ended, over all routes of the data plane. */
-export interface InFlightCount {
+interface InFlightCount {
   count: number;
   /** Bytes of their bodies, including those still being read. */
   bodyBytes: number;

@@ -1,5 +1,5 @@
 /** A position in a panel, in the panel's own units. */
-export interface PlotPoint {
+interface PlotPoint {
   readonly x: number;
   readonly y: number;
   /** How far the value spreads there, drawn as a band around the line. */

@@ -3,7 +3,7 @@ import { ownRandom } from "./clients/draws.ts";
 import type { SimTiming } from "./run.ts";
 
 /** A place where engines, routers and clients are near to each other. */
-export interface Region {
+interface Region {
   readonly name: string;
   /** Parts of the fleet's engines and routers. A fleet of their sum has exactly so many here. */
   readonly engines: number;
@@ -13,7 +13,7 @@ export interface Region {
 }
 
 /** Shares of the sessions that start in each region, in the order of the regions, at one moment. */
-export interface ClientShares {
+interface ClientShares {
   /** Virtual seconds since the start of the run. */
   readonly atS: number;
   /** From 0 up; their sum counts as all sessions. */

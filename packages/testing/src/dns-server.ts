@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, isIP, type Socket } from "node:net";
 
 /** `fail`: SERVFAIL; `silent`: no answer at all. */
-export type DnsMode = "answer" | "fail" | "silent";
+type DnsMode = "answer" | "fail" | "silent";
 
 /** A DNS server on loopback, over UDP and, for long answers, over TCP on the same port. */
 export interface DnsServer {
@@ -20,7 +20,7 @@ export interface DnsServer {
 }
 
 /** The records of a name. */
-export interface DnsRecords {
+interface DnsRecords {
   readonly a?: readonly string[];
   readonly aaaa?: readonly string[];
   readonly srv?: readonly { readonly name: string; readonly port: number }[];

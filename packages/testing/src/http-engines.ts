@@ -4,7 +4,7 @@ import { type AddressInfo, connect, createServer as createTcpServer, type Server
 import { waitFor } from "./test-environment.ts";
 
 /** A request that a test's engine received. */
-export interface SeenRequest {
+interface SeenRequest {
   readonly method: string;
   readonly path: string;
   /** Flat pairs as they came. */
@@ -23,7 +23,7 @@ export interface Engine {
   openSockets(): number;
 }
 
-export interface HttpEngine extends Engine {
+interface HttpEngine extends Engine {
   readonly requests: SeenRequest[];
 }
 

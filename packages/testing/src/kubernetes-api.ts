@@ -8,7 +8,7 @@ export interface ApiObject {
 }
 
 /** The answer to a request. */
-export interface ApiReply {
+interface ApiReply {
   head(status: number, headers: Readonly<Record<string, string>>): void;
   data(text: string): void;
   /** Ends it normally. */
@@ -18,12 +18,12 @@ export interface ApiReply {
 }
 
 /** A fault that replaces an answer. `hang`: no answer; `drop`: the connection breaks. */
-export type ApiFault =
+type ApiFault =
   | "hang"
   | "drop"
   | { readonly status: number; readonly body?: string; readonly headers?: Readonly<Record<string, string>> };
 
-export interface ApiRequest {
+interface ApiRequest {
   readonly kind: "list" | "watch";
   /** Path without its query: the collection. */
   readonly path: string;
@@ -32,7 +32,7 @@ export interface ApiRequest {
 }
 
 /** An open watch. Data that a test sends reaches the client unchanged. */
-export interface ApiWatch extends Pick<ApiReply, "data" | "end" | "drop"> {
+interface ApiWatch extends Pick<ApiReply, "data" | "end" | "drop"> {
   readonly request: ApiRequest;
   /** Set to suppress its events. */
   isSilent: boolean;

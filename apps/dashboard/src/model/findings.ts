@@ -29,7 +29,7 @@ export interface FleetFacts {
 }
 
 /** `alarm`: requests suffer; `warn`: they will, or redundancy is lost; `note`: somebody did it, or may want to know. */
-export type Level = "alarm" | "warn" | "note" | "quiet";
+type Level = "alarm" | "warn" | "note" | "quiet";
 
 export interface Finding {
   readonly rule: string;

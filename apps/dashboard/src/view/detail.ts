@@ -38,10 +38,10 @@ export interface DetailState {
  * @param body JSON, as a client would send it
  * @returns the answer of `POST /admin/explain`; throws an Error with the router's own words
  */
-export type AskExplain = (body: string) => Promise<unknown>;
+type AskExplain = (body: string) => Promise<unknown>;
 
 /** Asks any router about an earlier request. Throws an Error with the router's own words. */
-export type AskPast = (requestId: string) => Promise<unknown>;
+type AskPast = (requestId: string) => Promise<unknown>;
 
 /** What the pages ask routers. */
 export interface Questions {

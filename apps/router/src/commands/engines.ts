@@ -3,6 +3,7 @@ import type { Engine } from "@espalier/server";
 import type { Command } from "commander";
 import { type AdminOptions, addAdminOptions, askAdmin, askEngines } from "../cli/admin-client.ts";
 import { collect, readName, UsageError } from "../cli/read-flags.ts";
+import { withRegion } from "../cli/region-column.ts";
 import { percentOf, writeJson, writeResult } from "../output.ts";
 import { addCommand } from "./command-list.ts";
 
@@ -41,13 +42,6 @@ export function stateText({
   );
 }
 
-const regionColumn: TableColumn<Engine> = { header: "region", value: ({ region }) => region ?? undefined };
-
-/** With the region, where any engine has one. */
-function columnsOf(engines: readonly Engine[]): readonly TableColumn<Engine>[] {
-  return engines.some(({ region }) => region) ? [...columns.slice(0, 2), regionColumn, ...columns.slice(2)] : columns;
-}
-
 export function registerEngines(program: Command): void {
   const command = addCommand(program, "engines").description(
     "Lists, adds, drains and removes engines of a running router. Without a subcommand, it lists them.",
@@ -60,7 +54,7 @@ export function registerEngines(program: Command): void {
     if (stranger !== undefined) readName(stranger, "engines", names(command));
     const engines = await askEngines(options);
     if (options.json) writeJson(engines);
-    else writeResult(layOutTable(engines, columnsOf(engines)));
+    else writeResult(layOutTable(engines, withRegion(columns, engines)));
   });
   registerAdd(command);
   registerRemove(command);
@@ -104,7 +98,7 @@ function registerAdd(command: Command): void {
     };
     const engine = await askAdmin<Engine>(options, "/admin/engines", { method: "POST", json: JSON.stringify(written) });
     if (options.json) writeJson(engine);
-    else writeResult(layOutTable([engine], columnsOf([engine])));
+    else writeResult(layOutTable([engine], withRegion(columns, [engine])));
   });
 }
 
@@ -149,6 +143,6 @@ function registerDrain(command: Command, name: string, draining: boolean, summar
     const path = `/admin/engines/${encodeURIComponent(id)}`;
     const engine = await askAdmin<Engine>(options, path, { method: "PATCH", json: JSON.stringify({ draining, move }) });
     if (options.json) writeJson(engine);
-    else writeResult(layOutTable([engine], columnsOf([engine])));
+    else writeResult(layOutTable([engine], withRegion(columns, [engine])));
   });
 }

@@ -3,6 +3,7 @@ import type { MeshDescription, RouterStatus } from "@espalier/server";
 import type { Command } from "commander";
 import { type AdminOptions, addAdminOptions, askStatus } from "../cli/admin-client.ts";
 import { UsageError } from "../cli/read-flags.ts";
+import { withRegion } from "../cli/region-column.ts";
 import { writeJson, writeResult } from "../output.ts";
 import { abortOnSignal, wait } from "../signals.ts";
 import { addCommand } from "./command-list.ts";
@@ -140,13 +141,6 @@ const columns: readonly TableColumn<MemberStatus>[] = [
   { header: "waiting (B)", value: (member) => member.bufferedBytes },
 ];
 
-const regionColumn: TableColumn<MemberStatus> = { header: "region", value: ({ region }) => region ?? undefined };
-
-/** With the region, where any router says one. */
-function columnsOf(members: readonly MemberStatus[]): readonly TableColumn<MemberStatus>[] {
-  return members.some(({ region }) => region) ? [...columns.slice(0, 2), regionColumn, ...columns.slice(2)] : columns;
-}
-
 /** A router's state in the mesh, for people. */
 export function describeMesh(mesh: MeshStatus): string {
   const { backend, router, epoch, region, address, members, lost, refused, feeds, facts, journals } = mesh;
@@ -166,7 +160,7 @@ export function describeMesh(mesh: MeshStatus): string {
     ...mesh.droppedEntries.map((one) => `registry  too many of kind ${one.kind}: ${one.count} dropped`),
   ];
   const text = wrapText(lines.join("\n"), labelColumns);
-  return `${text}\n\n${members.length === 0 ? "no other router" : layOutTable(members, columnsOf(members))}`;
+  return `${text}\n\n${members.length === 0 ? "no other router" : layOutTable(members, withRegion(columns, members))}`;
 }
 
 const count = (value: number, noun: string): string => `${value} ${noun}${value === 1 ? "" : "s"}`;

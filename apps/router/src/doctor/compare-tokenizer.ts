@@ -1,4 +1,4 @@
-import { type HttpClient, systemClock } from "@espalier/core";
+import { type HttpClient, parseJson, systemClock } from "@espalier/core";
 import {
   type ChatDialect,
   chatDialectOf,
@@ -53,12 +53,7 @@ export async function versionAt(http: HttpClient, url: string): Promise<string |
 /** Undefined without an answer, or for one that is not JSON. */
 export async function readJson(http: HttpClient, url: string): Promise<unknown> {
   const { status, body } = await http({ url, timeoutMs: 5_000, maxBytes: 1_048_576 });
-  if (status !== 200) return undefined;
-  try {
-    return JSON.parse(body);
-  } catch {
-    return undefined;
-  }
+  return status === 200 ? parseJson(body) : undefined;
 }
 
 /** User text in a chat whose text does not matter. */

@@ -107,7 +107,7 @@ const isSame = (one: Setup, other: Setup): boolean =>
   one.sharing === other.sharing;
 
 /** What a change does to a figure. */
-export interface WhatIfFigure {
+interface WhatIfFigure {
   readonly from: number;
   readonly to: number;
 }

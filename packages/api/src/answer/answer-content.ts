@@ -127,7 +127,8 @@ function isFilledChoice(choice: unknown): boolean {
   return isJsonObject(delta) && Object.keys(delta).some((key) => key !== "role" && isFilled(delta[key]));
 }
 
-function isFilled(value: unknown): boolean {
+/** Whether a field says anything: it is neither null nor empty. */
+export function isFilled(value: unknown): boolean {
   if (value === undefined || value === null || value === "") return false;
   return typeof value !== "object" || Object.keys(value).length > 0;
 }

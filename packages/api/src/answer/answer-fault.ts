@@ -1,6 +1,6 @@
-import type { JsonObject } from "@espalier/core";
+import { type JsonObject, parseJson } from "@espalier/core";
 import { type AnswerFault, defaultStatus, errorStatus } from "./answer-content.ts";
-import { letterE, markBytes, maxNameBytes, parseEventData, parseJson } from "./sse-event.ts";
+import { letterE, markBytes, maxNameBytes, parseEventData } from "./sse-event.ts";
 
 const space = 0x20;
 const letterC = 0x63;

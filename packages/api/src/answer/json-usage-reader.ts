@@ -1,3 +1,4 @@
+import { parseJson } from "@espalier/core";
 import { GrowableBuffer } from "../growable-buffer.ts";
 import { joinUsage, readUsageReport, type Usage, type UsageReport } from "./usage.ts";
 
@@ -58,7 +59,7 @@ export class JsonUsageReader {
         if (bytes[value] !== openBrace) continue;
       }
       at = capture.take(bytes, at);
-      if (capture.complete) this.#last = readUsageReport(parseObject(capture.complete)) ?? this.#last;
+      if (capture.complete) this.#last = readUsageReport(parseJson(capture.complete.toString("utf8"))) ?? this.#last;
     }
   }
 
@@ -125,12 +126,4 @@ function skipSpace(bytes: Buffer, from: number): number {
   let at = from;
   while (at < bytes.length && (bytes[at] ?? 0) <= 0x20) at++;
   return at;
-}
-
-function parseObject(object: Buffer): unknown {
-  try {
-    return JSON.parse(object.toString("utf8"));
-  } catch {
-    return undefined;
-  }
 }

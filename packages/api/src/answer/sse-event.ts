@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from "@espalier/core";
+import { isJsonObject, type JsonObject, parseJson } from "@espalier/core";
 import { isEndType } from "./answer-content.ts";
 
 const colon = 0x3a;
@@ -46,12 +46,4 @@ export function parseEventData(event: Buffer | undefined): JsonObject | undefine
   else for (const line of text.split(/\r\n?|\n/)) if (line.startsWith("data:")) data += `${line.slice(5)}\n`;
   const parsed = parseJson(data);
   return isJsonObject(parsed) ? parsed : undefined;
-}
-
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -1,4 +1,4 @@
-import { isJsonObject } from "@espalier/core";
+import { isJsonObject, parseJson } from "@espalier/core";
 
 /** The error object of an answer: nested as OpenAI's, or the body itself as SGLang's. */
 interface WrittenError {
@@ -33,12 +33,8 @@ const isNotFoundType = (type: unknown): boolean => type === "NotFoundError" || t
 const unknownModelMessage = /^(The following requested LoRA adapters are not loaded: |model '[^']*' not found)/;
 
 function errorOf(body: string): WrittenError | undefined {
-  try {
-    const parsed = JSON.parse(body) as unknown;
-    if (!isJsonObject(parsed)) return undefined;
-    if (isJsonObject(parsed.error)) return parsed.error;
-    return parsed.object === "error" ? parsed : undefined;
-  } catch {
-    return undefined;
-  }
+  const parsed = parseJson(body);
+  if (!isJsonObject(parsed)) return undefined;
+  if (isJsonObject(parsed.error)) return parsed.error;
+  return parsed.object === "error" ? parsed : undefined;
 }

@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonBody } from "@espalier/core";
+import { isJsonObject, type JsonBody, parseJson } from "@espalier/core";
 import type { RequestView, SessionFields } from "./request-view.ts";
 
 /**
@@ -158,12 +158,7 @@ function textAt(body: JsonBody, path: string): string | undefined {
 /** The text at a path of JSON in a string: vLLM's `vllm_xargs` takes no objects, so clients encode them. */
 function encodedText(body: JsonBody, node: number, path: string): string | undefined {
   if (body.textBytes(node) > maxEncodedBytes) return undefined;
-  let value: unknown;
-  try {
-    value = JSON.parse(body.textOf(node));
-  } catch {
-    return undefined;
-  }
+  let value = parseJson(body.textOf(node));
   for (const name of path.split(".")) {
     if (!isJsonObject(value) || !Object.hasOwn(value, name)) return undefined;
     value = value[name];

@@ -1,4 +1,5 @@
-import { isJsonObject, type JsonObject } from "@espalier/core";
+import { isJsonObject, type JsonObject, parseJson } from "@espalier/core";
+import { isFilled } from "../answer/answer-content.ts";
 
 /** What a stream had said when it broke. */
 export interface AnswerBeginning {
@@ -44,12 +45,8 @@ function* readEvents(bytes: Buffer): Generator<JsonObject> {
 }
 
 export function parseObject(text: string): JsonObject | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isJsonObject(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parseJson(text);
+  return isJsonObject(value) ? value : undefined;
 }
 
 /**
@@ -116,13 +113,8 @@ const saidElsewhere = ["reasoning", "reasoning_content", "tool_calls", "function
 export function textOf({ index, text, delta }: JsonObject): string | undefined {
   if (index !== undefined && index !== 0) return undefined;
   if (typeof text === "string") return text;
-  if (!isJsonObject(delta) || saidElsewhere.some((name) => isSaid(delta[name]))) return undefined;
+  if (!isJsonObject(delta) || saidElsewhere.some((name) => isFilled(delta[name]))) return undefined;
   const { content = null } = delta;
   if (content === null) return "";
   return typeof content === "string" ? content : undefined;
-}
-
-function isSaid(value: unknown): boolean {
-  if (value === undefined || value === null || value === "") return false;
-  return typeof value !== "object" || Object.keys(value).length > 0;
 }

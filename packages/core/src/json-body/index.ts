@@ -3,4 +3,12 @@
  * body becomes neither text nor objects: one pass finds every value and checks the grammar, and strings are copied
  * straight from the body.
  */
-export { forbiddenKey, isJsonObject, JsonBody, type JsonFault, type JsonObject, scanBody } from "./json-body.ts";
+export {
+  forbiddenKey,
+  isJsonObject,
+  JsonBody,
+  type JsonFault,
+  type JsonObject,
+  parseJson,
+  scanBody,
+} from "./json-body.ts";

@@ -14,7 +14,7 @@ export type FetchOutcome = (typeof fetchOutcomes)[number];
  * `local`: this router could open no connection at all. `late`: the event loop was late, so that the timeout may be this
  * router's own fault. `busy`: a timeout of an engine that meanwhile answered requests. `paused`: an RL framework paused it.
  */
-export const fetchOutcomes = [
+const fetchOutcomes = [
   "ok",
   "status",
   "timeout",

@@ -44,7 +44,7 @@ const targetDescription = closed(
   { title: "Target" },
 );
 
-export type TargetDescription = Described<typeof targetDescription>;
+type TargetDescription = Described<typeof targetDescription>;
 
 /** One engine as plain JSON, for operators. */
 export const engineDescription = closed({

@@ -31,7 +31,7 @@ export interface BreakerOptions {
   readonly maxEjectedShare: number;
 }
 
-export interface ScrapeOptions {
+interface ScrapeOptions {
   /** Where the metrics page is. Where it has no known name, trtllm-serve's `/prometheus/metrics` is tried as well. */
   readonly path: string;
   readonly intervalMs: number;
@@ -46,7 +46,7 @@ export interface ScrapeOptions {
   readonly forgetAfterMs: number;
 }
 
-export interface ModelsOptions {
+interface ModelsOptions {
   /** How often the list of models of an engine is fetched again while it is up. */
   readonly intervalMs: number;
   /** First delay after a failed fetch; doubles to `intervalMs`. */

@@ -22,7 +22,7 @@ import { createPanicMode, type PanicMode } from "./panic-mode.ts";
 import { type ManagedAdapter, type ModelEntry, ModelIndex } from "./served-models.ts";
 
 /** What `apply` changed. */
-export interface ApplyReport {
+interface ApplyReport {
   readonly added: readonly EngineId[];
   /** Known before, with another description now. A new address makes it another engine with the same id. */
   readonly changed: readonly EngineId[];

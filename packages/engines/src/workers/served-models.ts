@@ -1,4 +1,4 @@
-import { type EngineId, isJsonObject } from "@espalier/core";
+import { type EngineId, isJsonObject, parseJson } from "@espalier/core";
 import type { EngineRecord, Target } from "./engine-record.ts";
 
 /** A model as one engine serves it. */
@@ -35,12 +35,7 @@ export interface ModelList {
  * @returns undefined when it is not a list of models
  */
 export function parseModelList(body: string, nowSeconds: number): ModelList | undefined {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(body);
-  } catch {
-    return undefined;
-  }
+  const parsed = parseJson(body);
   const data = isJsonObject(parsed) ? parsed.data : undefined;
   if (!Array.isArray(data)) return undefined;
   return collect(data, (entry: unknown) => (isJsonObject(entry) ? readModel(entry, nowSeconds) : undefined));

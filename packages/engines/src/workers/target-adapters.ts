@@ -4,7 +4,7 @@ import type { AdapterReading } from "./metrics-page.ts";
  * The state of a LoRA adapter at a target. `active`: it is loaded. `waiting`: requests for it wait there for a slot.
  * `room`: a slot is free. `none`: loading it would evict another adapter.
  */
-export type AdapterState = "active" | "waiting" | "room" | "none";
+type AdapterState = "active" | "waiting" | "room" | "none";
 
 /** What this router knows about the LoRA adapters loaded at a target. */
 export interface TargetAdapters {

@@ -66,7 +66,7 @@ export interface TargetLoad {
 }
 
 /** Requests without a first token. Times are on the monotonic clock; NaN without such a request. */
-export interface WaitingRequests {
+interface WaitingRequests {
   /** When the oldest one was sent. */
   readonly oldestMs: number;
   /** When the oldest one was sent whose answer is streamed. */

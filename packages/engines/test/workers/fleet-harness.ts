@@ -45,7 +45,7 @@ export function modelsAnswer(...ids: readonly string[]): Answer {
 /** A vLLM page with this many requests running, and nothing else. */
 export const vllmPage = (running: number): Answer => ({ status: 200, body: `vllm:num_requests_running ${running}\n` });
 
-export interface SeenRequest extends HttpRequest {
+interface SeenRequest extends HttpRequest {
   readonly path: string;
   readonly atMs: number;
 }

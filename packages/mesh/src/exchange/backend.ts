@@ -56,8 +56,6 @@ export interface ReadinessOptions {
   readonly clock: Clock;
   /** How long peers may take to be found, in milliseconds. The wait for what they have ends after as long again. */
   readonly graceMs: number;
-  /** What `waitingFor` names until then. Default: `peers`. */
-  readonly lookingFor?: string;
   /** Whether all known addresses were tried and all handshakes answered. */
   hasTriedAll(): boolean;
   /** What to wait for once peers are known, by name. */
@@ -94,7 +92,7 @@ export class Readiness {
 
   get waitingFor(): readonly string[] {
     if (!this.mayWait) return this.#ready();
-    if (this.isLooking) return [this.#options.lookingFor ?? "peers"];
+    if (this.isLooking) return ["peers"];
     const waiting = Object.entries(this.#options.conditions).filter(([, isMet]) => !isMet());
     return waiting.length === 0 ? this.#ready() : waiting.map(([name]) => name);
   }

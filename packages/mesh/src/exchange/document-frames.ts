@@ -66,7 +66,7 @@ export interface WantMessage {
 }
 
 /** The sender does not wait for the answer to a request any more. */
-export interface CancelMessage {
+interface CancelMessage {
   readonly kind: "cancel";
   readonly request: number;
 }

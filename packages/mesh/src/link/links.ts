@@ -355,7 +355,7 @@ const maxRejections = 256;
 export const maxRefusedPeers = 32;
 export const refusedListedMs = 1_800_000;
 
-export interface RejectedPeer {
+interface RejectedPeer {
   /** `host:port`. Only the host counts for routers that dialed this one, since their port changes every time. */
   readonly address: string;
   readonly hasDialedUs: boolean;
@@ -442,7 +442,7 @@ class RejectLog {
 /** From the end of one link to that of the next: by then the first has been dialed again. */
 const renewalPeriodMs = 1_000;
 
-export interface LinkRenewalDeps {
+interface LinkRenewalDeps {
   readonly scheduler: Scheduler;
   links(): readonly Link[];
   /** Whether a secret still counts. */

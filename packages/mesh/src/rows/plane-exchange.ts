@@ -43,7 +43,7 @@ export interface PlaneExchange {
 }
 
 /** What only routers with a capability can read. */
-export interface FrameAddition {
+interface FrameAddition {
   readonly capability: string;
   /** The frame for routers that lack the capability. */
   without(frame: Uint8Array): Uint8Array;

@@ -31,7 +31,7 @@ export interface MutualTls {
  *
  * @returns false when the path is not its own; it has not touched the socket then
  */
-export type UpgradeHandler = (request: IncomingMessage, socket: Duplex, head: Buffer) => boolean;
+type UpgradeHandler = (request: IncomingMessage, socket: Duplex, head: Buffer) => boolean;
 
 export interface WsTransportOptions {
   readonly host: string;
@@ -53,7 +53,7 @@ export interface WsTransportOptions {
 /** Where routers dial each other. */
 const meshPath = "/mesh";
 
-export const defaultWsLimits = {
+const defaultWsLimits = {
   maxFrameBytes: 1_024 * 1_024,
   connectTimeoutMs: 1_000,
   closeTimeoutMs: 500,
@@ -240,7 +240,7 @@ function refuse(socket: Duplex, status: string): void {
   socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
 }
 
-export type WsSettings = WsTransportOptions & { readonly [Name in keyof typeof defaultWsLimits]: number };
+type WsSettings = WsTransportOptions & { readonly [Name in keyof typeof defaultWsLimits]: number };
 
 /**
  * Begins to dial.
@@ -310,7 +310,7 @@ function dialEnd(error: Error & { readonly code?: string }, isSecure: boolean): 
   return { kind, code: 0, reason: error.message, isReset: error.code === "ECONNRESET" && !isSecure };
 }
 
-export interface WsConnectionDeps {
+interface WsConnectionDeps {
   readonly webSocket: WebSocket;
   /** The underlying socket, to count bytes before the other end is trusted. */
   readonly socket: Socket;

@@ -10,7 +10,7 @@ import type { Channel, LinkEnd } from "../../src/wire/link-frames.ts";
 const dialTimeoutMs = 1_000;
 const redialMs = 900;
 
-export interface Change extends MembershipChange {
+interface Change extends MembershipChange {
   readonly atMs: number;
 }
 

@@ -67,7 +67,7 @@ export interface EndpointRig {
   close(): Promise<void>;
 }
 
-export interface RawClient {
+interface RawClient {
   readonly socket: WebSocket;
   readonly received: Uint8Array[];
   /** HTTP status of a refused upgrade. */

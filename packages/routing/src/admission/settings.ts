@@ -1,13 +1,13 @@
 /** Order of requests within a class; ties by arrival. */
-export const queueOrders = ["fcfs", "edf", "shortest_prefill"] as const;
-export type QueueOrder = (typeof queueOrders)[number];
+const queueOrders = ["fcfs", "edf", "shortest_prefill"] as const;
+type QueueOrder = (typeof queueOrders)[number];
 
 /** What happens to a request whose deadline has passed, or is expected to before its turn. */
-export const missActions = ["reject", "demote"] as const;
-export type MissAction = (typeof missActions)[number];
+const missActions = ["reject", "demote"] as const;
+type MissAction = (typeof missActions)[number];
 
 /** Which class goes next: the highest, apart from guaranteed shares; or each in proportion to its share. */
-export const classRules = ["strict", "deficit"] as const;
+const classRules = ["strict", "deficit"] as const;
 export type ClassRule = (typeof classRules)[number];
 
 /** How requests of one class are treated. */

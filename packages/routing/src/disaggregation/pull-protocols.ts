@@ -4,7 +4,7 @@ import { plainHost } from "@espalier/core";
 import { hostOf, type LegEdits, portOf, randomId } from "./transfer-protocols.ts";
 
 /** The engine whose CPU memory another one pulls from. */
-export interface PullSourceEngine {
+interface PullSourceEngine {
   readonly url: string;
   readonly pull: KvPullSpec;
   /** Data-parallel rank that has the blocks. */

@@ -2,7 +2,7 @@ import { type Clock, DecayedSum } from "@espalier/core";
 import type { ChosenSignals } from "./pair-policies.ts";
 
 /** The work of a finished request. */
-export interface ServedTokens {
+interface ServedTokens {
   /** Prompt tokens that had to be computed. */
   readonly uncachedTokens: number;
   readonly outputTokens: number;

@@ -19,7 +19,7 @@ import type { SplitReason } from "./split-metrics.ts";
 export type Leg = "whole" | "probe" | "decode";
 
 /** The next attempt. */
-export interface PairStep<Target extends PairTarget> {
+interface PairStep<Target extends PairTarget> {
   readonly selection: Selection<Target>;
   readonly leg: Leg;
 }

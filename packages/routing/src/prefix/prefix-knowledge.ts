@@ -285,7 +285,7 @@ interface EvidenceSources {
   readonly feedQualityOf: (target: TargetIndex) => FeedQuality;
 }
 
-export interface PlacementEvidence {
+interface PlacementEvidence {
   readonly blocks: number;
   /** Leading blocks that the engine has confirmed by the cached tokens of an answer. */
   readonly confirmedBlocks: number;

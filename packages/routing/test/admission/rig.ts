@@ -16,7 +16,7 @@ import {
 } from "../../src/admission/index.ts";
 
 /** An engine whose load a test sets. */
-export interface TestTarget extends AdmissionTarget {
+interface TestTarget extends AdmissionTarget {
   usable: boolean;
   readonly engine: { readonly id: string; role: string; weight: number };
   readonly load: { inFlight: number; yieldingInFlight: number; pendingPrefillTokens: number; pendingWorkMs: number };
@@ -42,7 +42,7 @@ function testTarget(index: number): TestTarget {
 }
 
 /** What became of one request, in order. */
-export interface Sent {
+interface Sent {
   readonly name: string;
   readonly ticket: AdmissionTicket | undefined;
   /** Index of its target; -1 while it waits or when it was refused. */

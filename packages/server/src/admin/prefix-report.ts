@@ -12,7 +12,7 @@ const holderReport = closed({
   isPredicted: Type.Boolean(),
 });
 
-export type HolderReport = Described<typeof holderReport>;
+type HolderReport = Described<typeof holderReport>;
 
 /** A prefix that several prompts or targets share. */
 const prefixReport = closed({

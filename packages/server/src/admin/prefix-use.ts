@@ -19,7 +19,7 @@ export const prefixUsers = closed({
   }),
 });
 
-export type PrefixUsers = Described<typeof prefixUsers>;
+type PrefixUsers = Described<typeof prefixUsers>;
 
 interface AskedBy {
   readonly model: string;

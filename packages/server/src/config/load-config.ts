@@ -16,7 +16,7 @@ import { readTree } from "./read-tree.ts";
 import { type ConfigTree, configSchema } from "./schema.ts";
 import { parseYaml } from "./yaml-document.ts";
 
-export interface ConfigFile {
+interface ConfigFile {
   /** Names the file in messages. */
   readonly path: string;
   /** YAML 1.2 or JSON. */

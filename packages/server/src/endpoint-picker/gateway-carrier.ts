@@ -20,7 +20,7 @@ import { type AnswerError, type EngineChoice, PoolSource } from "../serving/pool
 import type { GatewayResponse } from "./gateway-response.ts";
 
 /** What a request of a gateway is answered with besides the engine. */
-export interface PickerSettings {
+interface PickerSettings {
   /** Engines named after the chosen one. */
   readonly fallbacks: number;
   readonly scores: boolean;

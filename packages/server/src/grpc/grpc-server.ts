@@ -43,7 +43,7 @@ export interface GrpcCallHandler {
 }
 
 /** Methods by path: `/package.Service/Method`. */
-export type GrpcMethods = Readonly<Record<string, (call: GrpcCall) => GrpcCallHandler>>;
+type GrpcMethods = Readonly<Record<string, (call: GrpcCall) => GrpcCallHandler>>;
 
 export interface GrpcServerOptions {
   /** What sets the port, for the message when it is taken. */

@@ -54,12 +54,12 @@ export interface ProcessingRequest {
   readonly protocolConfig?: { readonly requestBodyMode?: BodyMode; readonly responseBodyMode?: BodyMode } | null;
 }
 
-export interface HeaderMutation {
+interface HeaderMutation {
   readonly setHeaders?: readonly { readonly header: HeaderValue; readonly appendAction: number }[];
   readonly removeHeaders?: readonly string[];
 }
 
-export interface BodyMutation {
+interface BodyMutation {
   readonly body?: Uint8Array;
   readonly clearBody?: boolean;
   readonly streamedResponse?: { readonly body?: Uint8Array; readonly endOfStream?: boolean };

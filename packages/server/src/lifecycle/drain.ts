@@ -2,7 +2,7 @@ import type { Server } from "node:http";
 import { Server as NetServer } from "node:net";
 import { type Clock, type Logger, type Scheduler, systemAfterPoll } from "@espalier/core";
 
-export interface DrainOptions {
+interface DrainOptions {
   /**
    * How long new requests are still accepted after readiness becomes false, so that load balancers and DNS can notice.
    */

@@ -20,7 +20,7 @@ const growth = 0.1;
 const decline = 0.05;
 const retryAfterSeconds = 2;
 
-export interface OverloadLimits {
+interface OverloadLimits {
   /** Most event-loop delay, sustained for half a second. */
   readonly maxEventLoopDelayMs: number;
   /** Most heap in use, as a share from 0 to 1 of V8's limit. */

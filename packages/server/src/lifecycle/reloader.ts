@@ -38,7 +38,7 @@ export const reloadOutcome = closed(
 
 export type ReloadOutcome = Described<typeof reloadOutcome>;
 /** What caused a reload. */
-export type ReloadTrigger = ReloadOutcome["trigger"];
+type ReloadTrigger = ReloadOutcome["trigger"];
 
 export interface Reloader extends Startable {
   /** Never throws: errors are in the outcome. */

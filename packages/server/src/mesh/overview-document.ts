@@ -5,7 +5,7 @@ import * as Y from "yjs";
 /** The sections of an overview, a key of its map each. */
 export const overviewSections = ["engines", "load", "links", "queues", "traffic", "status"] as const;
 
-export type OverviewSection = (typeof overviewSections)[number];
+type OverviewSection = (typeof overviewSections)[number];
 
 /** Of a list whose JSON is longer, the first entries that fit are kept; any other section is replaced by `{ tooLarge: true, sizeBytes }`. */
 export const maxOverviewSectionBytes = 65_536;

@@ -14,7 +14,7 @@ export type OverflowedRequest = Pick<PlannedRequest, "pool" | "family" | "featur
 };
 
 /** How a request at a backend ended. */
-export type OverflowOutcome = "completed" | "failed" | "cut" | "client_closed";
+type OverflowOutcome = "completed" | "failed" | "cut" | "client_closed";
 
 /** Why a backend that a request might go to does not get it. */
 type Withheld = "budget" | "paused";

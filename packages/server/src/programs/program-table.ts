@@ -57,7 +57,7 @@ export interface ProgramRow extends ProgramId {
 }
 
 /** How a request of a program ended. */
-export interface StepEnd {
+interface StepEnd {
   readonly isAnswered: boolean;
   readonly answerEnd: AnswerEnd | undefined;
   readonly promptTokens: number | undefined;

@@ -1,7 +1,7 @@
 import type { ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { RealtimeFrames } from "@espalier/api";
-import { type Cancel, EspalierError, isJsonObject, type Scheduler } from "@espalier/core";
+import { type Cancel, EspalierError, isJsonObject, parseJson, type Scheduler } from "@espalier/core";
 import { closeCodes, closeFrame, encodeFrame, FrameScanner, opcodes, webSocketAccept } from "@espalier/core/websocket";
 import type { Tunnel } from "@espalier/engines";
 import type { ClientResponse } from "../request/response-sink.ts";
@@ -284,12 +284,7 @@ export class ClientSocket implements ClientResponse, Tunnel {
 
 /** The message and the code of an error in OpenAI's shape. */
 function errorOf(body: Buffer, status: number): { readonly message: string; readonly code: string } {
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(body.toString("utf8"));
-  } catch {
-    parsed = undefined;
-  }
+  const parsed = parseJson(body.toString("utf8"));
   const error = isJsonObject(parsed) && isJsonObject(parsed.error) ? parsed.error : {};
   const { message = `The engine answered with status ${status}.`, code = "engine_error" } = error;
   return { message: String(message), code: String(code) };

@@ -30,7 +30,7 @@ export interface RequestTotals extends Record<RequestOutcome, number> {
 }
 
 /** Requests of one model and class that met their objectives or missed them. */
-export interface GoodputCounts {
+interface GoodputCounts {
   readonly model: string;
   readonly class: string;
   met: number;

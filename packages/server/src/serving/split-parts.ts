@@ -1,4 +1,4 @@
-import type { Clock, EngineId, HttpClient, Meter } from "@espalier/core";
+import { type Clock, type EngineId, type HttpClient, isJsonObject, type Meter, parseJson } from "@espalier/core";
 import { type EngineRecord, type Fleet, rankNumber, type Target } from "@espalier/engines";
 import { createFleetRoles, createSplitMetrics, PairPlanner, type TargetSelector } from "@espalier/routing";
 import type { NoteChannel } from "@espalier/shared-tree";
@@ -89,16 +89,10 @@ function createPeerIds({ http, fleet }: { readonly http: HttpClient; readonly fl
 }
 
 function readNames(body: string): NamesByRank | undefined {
-  try {
-    const ranks: unknown = JSON.parse(body);
-    if (typeof ranks !== "object" || ranks === null) return undefined;
-    const names = Object.entries(ranks).flatMap(([rank, entry]: [string, unknown]) =>
-      typeof entry === "object" && entry !== null && "engine_id" in entry && typeof entry.engine_id === "string"
-        ? [[rank, entry.engine_id] as const]
-        : [],
-    );
-    return Object.fromEntries(names);
-  } catch {
-    return undefined;
-  }
+  const ranks = parseJson(body);
+  if (typeof ranks !== "object" || ranks === null) return undefined;
+  const names = Object.entries(ranks).flatMap(([rank, entry]: [string, unknown]) =>
+    isJsonObject(entry) && typeof entry.engine_id === "string" ? [[rank, entry.engine_id] as const] : [],
+  );
+  return Object.fromEntries(names);
 }

@@ -99,7 +99,7 @@ const kinds: Readonly<Record<SpanKind, SdkKind>> = {
 };
 
 /** Shared by the spans of one request. */
-export interface TraceScope {
+interface TraceScope {
   readonly sdk: OtelTracer;
   /** Offset from the monotonic clock to milliseconds since the Unix epoch, fixed for a trace. */
   readonly epochMs: number;

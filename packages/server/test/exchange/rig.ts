@@ -36,11 +36,11 @@ export interface Upstream extends Engine {
 }
 
 /** A failed attempt, and at whom. */
-export interface SeenFailure extends AttemptFailure {
+interface SeenFailure extends AttemptFailure {
   readonly upstream: Upstream;
 }
 
-export type SeenOutcome =
+type SeenOutcome =
   | Exclude<ExchangeOutcome, { readonly kind: "failed" }>
   | (Extract<ExchangeOutcome, { readonly kind: "failed" }> & { readonly failures: readonly SeenFailure[] });
 
@@ -58,7 +58,7 @@ export interface Scripted extends Pick<ExchangedRequest, "method" | "path" | "bo
   readonly observer: Partial<Observer>;
 }
 
-export interface Observer {
+interface Observer {
   attemptStarted(upstream: Upstream, attempt: number, withdraw: () => void): void;
   attemptFailed(upstream: Upstream, failure: SeenFailure): void;
   responseHeaders(upstream: Upstream, status: number): readonly string[];

@@ -12,7 +12,7 @@ import { createFleet, type EngineRecord, type Fleet, type FleetOptionsInput, typ
 import { createVirtualTime, type VirtualTime } from "@espalier/testing";
 
 /** What an engine answers: a body of status 200, a status, nothing in time, or what a promise brings. */
-export type Answer = string | number | "refused" | Promise<HttpResponse>;
+type Answer = string | number | "refused" | Promise<HttpResponse>;
 
 /** An answer that comes when the test says so. */
 export function lateAnswer(): { readonly answer: Promise<HttpResponse>; come(body: string): void } {

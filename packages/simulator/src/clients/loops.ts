@@ -118,7 +118,7 @@ export function createClosedLoop(options: ClosedLoopOptions): Workload {
   };
 }
 
-export interface LoadStage {
+interface LoadStage {
   readonly ratePerS: number;
   readonly durationS: number;
 }

@@ -6,7 +6,7 @@ import { type OwnPlacement, PendingPlacements } from "./pending-placements.ts";
 import type { SharedKnowledge } from "./shared-knowledge.ts";
 
 /** Receives each chain that this router or another one has placed at a target. */
-export type PlacedByRouter = (target: number, chain: Uint32Array, blockCount: number, isOwn: boolean) => void;
+type PlacedByRouter = (target: number, chain: Uint32Array, blockCount: number, isOwn: boolean) => void;
 
 /** The prefix knowledge of one router: facts and placements, and where its placements go. */
 export interface RouterStore {

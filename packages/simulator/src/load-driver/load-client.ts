@@ -52,8 +52,10 @@ const maxErrorBody = 4_096;
 /** Headers in which routers name the engine: Espalier, SMG 1.13. */
 const engineHeaders = ["x-espalier-engine", "x-smg-routed-worker-id"];
 
-/** @param maxConnections connections per host; further requests wait for a free one */
-export function createLoadClient(clock: Clock, maxConnections = 4_096): LoadClient {
+/** Connections per host; further requests wait for a free one. */
+const maxConnections = 4_096;
+
+export function createLoadClient(clock: Clock): LoadClient {
   const agent = new Agent({ keepAlive: true, maxSockets: maxConnections, scheduling: "lifo" });
   return {
     send: (request, signal) => send(agent, clock, request, signal),
@@ -157,7 +159,7 @@ function pickHeaders(incoming: IncomingMessage, names: readonly string[]): Reado
 }
 
 /** The content of one streamed or plain answer. */
-export interface AnswerReading {
+interface AnswerReading {
   /** Bytes of content text have arrived. */
   readonly sawContent: boolean;
   readonly sawDone: boolean;

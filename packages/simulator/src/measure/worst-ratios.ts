@@ -46,7 +46,7 @@ export function hasFailed({ requests, errors }: Pick<SimulateRow, "requests" | "
 type Figures = Partial<Record<ComparedFigure, number>>;
 
 /** The result of a policy in one case. A meaningless figure and its ratio are absent. */
-export interface ComparedCase {
+interface ComparedCase {
   readonly case: string;
   readonly policy: string;
   readonly routers: number;

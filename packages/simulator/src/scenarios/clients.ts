@@ -230,7 +230,7 @@ function traceClients(
   return createTraceUsers({ seed, rows, users: scaled(written.users, options), rampS: written.rampS, limits });
 }
 
-export interface SyntheticTrace {
+interface SyntheticTrace {
   readonly sessions: number;
   readonly seed: number;
 }

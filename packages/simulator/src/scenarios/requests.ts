@@ -109,10 +109,10 @@ const kinds = {
 const oneKind = kindOf("kind", kinds);
 
 /** Requests that are all of one kind. */
-export type RequestsOfKind = ReturnType<typeof oneKind>;
+type RequestsOfKind = ReturnType<typeof oneKind>;
 
 /** Of each session one part is drawn, in proportion to the shares. */
-export interface MixedRequests {
+interface MixedRequests {
   readonly kind: "mix";
   readonly parts: readonly { readonly share: number; readonly requests: RequestsOfKind }[];
 }

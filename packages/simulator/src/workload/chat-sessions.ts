@@ -17,7 +17,7 @@ export interface ChatSessionsOptions {
   readonly seed: number;
 }
 
-export interface ChatTurn {
+interface ChatTurn {
   /**
    * Time from the end of the previous answer to this message. For the first turn it counts from the start of the run,
    * so that users do not begin in step.

@@ -8,7 +8,7 @@ export type Prompt = string | readonly ChatMessage[];
 export type BlockIds = ArrayLike<number> & Iterable<number>;
 
 /** When a client that waits for answers sends a request: some time after the answers to earlier ones of its session. */
-export interface RequestWait {
+interface RequestWait {
   /** Turns of the same session, all earlier ones. Empty for requests that begin a session. */
   readonly after: readonly number[];
   /** Time from the last of those answers, or from the start of the session. */

@@ -5,7 +5,7 @@ import { SimFleet, type SimFleetOptions } from "../../src/fleet/sim-fleet.ts";
 import { defaultTiming } from "../../src/run.ts";
 import { engineParameters, type RequestShape, requestOf } from "./requests.ts";
 
-export interface Ended extends FrontOutcome {
+interface Ended extends FrontOutcome {
   readonly index: number;
   readonly router: number;
 }

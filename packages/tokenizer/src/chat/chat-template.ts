@@ -47,7 +47,7 @@ export interface RenderedChat {
 }
 
 /** What the template writes for an image, audio or video. */
-export interface RenderedPart {
+interface RenderedPart {
   /** As the request has it. */
   readonly part: JsonObject;
   /** Where its placeholder begins and ends in the text, in characters. */
@@ -93,7 +93,7 @@ export interface ChatTerms {
 }
 
 /** Messages of a request. */
-export interface ChatMessages {
+interface ChatMessages {
   readonly count: number;
   /** The message at an index, as `JSON.parse` returns it. */
   readonly at: (index: number) => unknown;
@@ -108,7 +108,7 @@ export interface ChatState {
   readonly times: readonly TimeRead[];
 }
 
-export interface ResumedChat {
+interface ResumedChat {
   /** The text after the state. */
   readonly text: string;
   readonly states: readonly ReachedChatState[];

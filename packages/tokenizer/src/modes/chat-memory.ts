@@ -26,7 +26,7 @@ const stateBytes = 1_024;
 const maxCopiedLength = 12;
 
 /** A prompt whose beginning may equal that of an earlier one. */
-export interface RememberedPlan {
+interface RememberedPlan {
   readonly plan: PromptPlan;
   /** Remembers the prompt, once all pieces of its plan have tokens. */
   readonly learn: (whole: PromptBlocks) => void;

@@ -21,6 +21,7 @@ import {
   digestText,
   type PromptMode,
   type PromptView,
+  textBytesPerToken,
   viewOfBlocks,
   withinBudget,
 } from "./prompt-view.ts";
@@ -41,7 +42,8 @@ interface Encoded {
 
 /** Prompts from the model's own tokenizer and template. */
 export function createLocalMode(options: LocalModeOptions): PromptMode {
-  const { encoder, renderer, hasher, blockSize, blockBytes = 4 * blockSize } = options;
+  const { encoder, renderer, hasher, blockSize } = options;
+  const blockBytes = textBytesPerToken * blockSize;
   const finish = createBudgetedEncoder(options);
   const encode = (text: string, addSpecialTokens: boolean) => finish(encoder.plan(text, addSpecialTokens));
   const memory = createChatMemory(options);

@@ -11,7 +11,14 @@ import type { TokenizerPool } from "../workers/tokenizer-pool.ts";
 import { bodyText, canonicalChat } from "./canonical-chat.ts";
 import { createEngineMode } from "./engine-mode.ts";
 import { createLocalMode } from "./local-mode.ts";
-import { type PromptMode, type PromptView, viewOfBlocks, viewOfText, viewOfUtf8 } from "./prompt-view.ts";
+import {
+  type PromptMode,
+  type PromptView,
+  textBytesPerToken,
+  viewOfBlocks,
+  viewOfText,
+  viewOfUtf8,
+} from "./prompt-view.ts";
 
 export interface ModelTokenizerOptions {
   readonly model: string;
@@ -21,8 +28,6 @@ export interface ModelTokenizerOptions {
   readonly folder?: string;
   /** Tokens per block. */
   readonly blockSize: number;
-  /** Bytes of text per block where there are no tokens (four times the block size). */
-  readonly blockBytes?: number;
   readonly hasher: PromptHasher;
   readonly clock: Clock;
   readonly scheduler: Scheduler;
@@ -72,7 +77,8 @@ export interface ModelTokenizer {
  * @throws TypeError when the mode lacks what it needs: `folder`, or `http` and `engineUrl`
  */
 export async function createModelTokenizer(options: ModelTokenizerOptions): Promise<ModelTokenizer> {
-  const { hasher, blockSize, blockBytes = 4 * blockSize, model } = options;
+  const { hasher, blockSize, model } = options;
+  const blockBytes = textBytesPerToken * blockSize;
   const logger = options.logger.child({ model });
   const builder = createBlockBuilder({ hasher, blockSize });
   const chosen = await modeOf(options, logger);

@@ -106,6 +106,9 @@ export function digestText(
   return { contents, sizeBytes };
 }
 
+/** Where there are no tokens, a block has as many bytes of text for each. */
+export const textBytesPerToken = 4;
+
 /** The view of a text without tokens. */
 export function viewOfText(text: string, blockBytes: number, hasher: PromptHasher): PromptView {
   const { contents, sizeBytes } = digestText(text, blockBytes, hasher);

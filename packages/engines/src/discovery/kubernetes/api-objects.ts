@@ -1,4 +1,4 @@
-import { isJsonObject, type JsonObject } from "@espalier/core";
+import { isJsonObject, type JsonObject, parseJson } from "@espalier/core";
 
 /** The value if it is an object, else an empty object, so that nested fields can be read safely. */
 export function objectOf(value: unknown): JsonObject {
@@ -23,15 +23,6 @@ export function textsOf(value: unknown): Readonly<Record<string, string>> {
 export function portOf(value: unknown): number | undefined {
   const port = typeof value === "string" && /^\d{1,5}$/.test(value) ? Number(value) : value;
   return Number.isInteger(port) && (port as number) >= 1 && (port as number) <= 65_535 ? (port as number) : undefined;
-}
-
-/** @returns undefined if the text is not JSON */
-export function parseJson(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }
 
 /** An object of the API. */

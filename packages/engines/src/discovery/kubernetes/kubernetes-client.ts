@@ -1,7 +1,7 @@
 import { dirname, join } from "node:path";
-import type { Cancel, HttpClient, HttpStreamClient } from "@espalier/core";
+import { type Cancel, type HttpClient, type HttpStreamClient, parseJson } from "@espalier/core";
 import { readBoundedFile } from "../local-file.ts";
-import { objectOf, parseJson, textOf } from "./api-objects.ts";
+import { objectOf, textOf } from "./api-objects.ts";
 
 /** Time limit from a request to the last byte of a list, or the first byte of a watch. */
 const answerTimeoutMs = 15_000;

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { root, setUp } from "./set-up.mjs";
 
 /** Bundles of the page and of the command. */
-const bundlers = ["apps/dashboard/bin/bundle.mjs", "apps/router/bin/bundle.mjs"];
+const bundlers = ["dashboard", "engine-sim", "router"].map((app) => `apps/${app}/bin/bundle.mjs`);
 
 /** Has the number of the process that builds. */
 const lock = join(root, ".cache", "build.lock");

@@ -6,11 +6,20 @@ import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
+import { external } from "../../scripts/bundle-program.mjs";
 import { packedManifest } from "../../scripts/packed-manifest.mjs";
 
 const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
-/** The programs of the image. Simulated engines come along for compose, and for trying a configuration. */
-const programs = ["apps/router", "apps/engine-sim"];
+/**
+ * The program of the image, what it looks for by name, and the packages that are not in its bundle. Simulated engines come along
+ * for compose, and for trying a configuration; of the others it reads models and scenarios.
+ */
+const wanted = [
+  "apps/router",
+  ...["@espalier/engine-sim", "@espalier/tokenizer", "@espalier/simulator", ...external].map(
+    (name) => `node_modules/${name}`,
+  ),
+];
 /** What people call them. KServe starts llm-d's picker, whose flags `espalier` takes, as /app/epp. */
 const names = {
   "bin/espalier": "apps/router/bin/espalier.mjs",
@@ -18,7 +27,7 @@ const names = {
   epp: "apps/router/bin/espalier.mjs",
 };
 /** Folders beside the code of a package that it reads when it runs. */
-const assets = ["migration", "models"];
+const assets = ["migration", "models", "scenarios"];
 /** What libraries publish for their developers, in folders at their top. */
 const ofDevelopers =
   /\/node_modules\/(?:@[^/]+\/)?[^/]+\/(?:tests?|__tests__|examples?|benchmarks?|coverage|docs|\.github)$/;
@@ -71,7 +80,7 @@ function fail(message) {
   process.exit(1);
 }
 
-/** Copies the programs, the packages of the repository that they need, and the libraries of these, and nothing else. */
+/** Copies the bundles of the programs, what they read, the libraries that are not in them, and nothing else. */
 function prune(out, native) {
   if (existsSync(join(out, "package.json"))) fail(`${out} is not empty`);
   const { packages } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8"));
@@ -88,13 +97,15 @@ function prune(out, native) {
 
 /** @returns the locations in the lock file of everything that the programs need when they run */
 function reachable(packages) {
-  const found = new Set(programs);
+  const found = new Set(wanted);
   for (const location of found) {
     const { link, resolved, dependencies, optionalDependencies } = packages[location];
     if (link) {
       found.add(resolved);
       continue;
     }
+    // Libraries of our own packages are in the bundles.
+    if (!location.includes("node_modules/")) continue;
     for (const name of Object.keys({ ...dependencies, ...optionalDependencies })) {
       const dependency = locate(packages, location, name);
       if (dependency !== undefined) found.add(dependency);
@@ -125,12 +136,12 @@ function copy({ link, resolved }, location, out) {
 function copyPackage(location, target) {
   const manifest = JSON.parse(readFileSync(join(root, location, "package.json"), "utf8"));
   const { files = [], bin = {} } = manifest;
-  // Sources are for editors and debuggers.
-  const needed = files.filter((name) => name !== "src" && !name.startsWith("!"));
-  for (const name of [...needed, ...Object.values(bin), ...assets]) {
+  // Its code is in bundles: its own, or those of others.
+  const code = external.includes(manifest.name) ? ["dist"] : Object.keys(bin).length > 0 ? ["dist/bundle"] : [];
+  for (const name of [...code, ...Object.values(bin), ...assets.filter((each) => files.includes(each))]) {
     const source = join(location, name);
     if (existsSync(join(root, source))) copyFolder(source, join(target, name), /^$/);
-    else if (!assets.includes(name)) fail(`${source} is missing: build first`);
+    else fail(`${source} is missing: build first`);
   }
   writeFileSync(join(target, "package.json"), `${JSON.stringify(packedManifest(manifest))}\n`);
 }

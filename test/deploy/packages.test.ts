@@ -63,6 +63,8 @@ describe.each(published)("$name", (manifest) => {
     }
     const models = files.filter((file) => file.startsWith("package/models/"));
     expect(models.length > 0).toBe(manifest.name === "@espalier/tokenizer");
+    const licenses = ["@espalier/dashboard", "@espalier/engine-sim", "espalier-router"];
+    expect(files.some((file) => file.endsWith("/LICENSES.txt"))).toBe(licenses.includes(manifest.name));
     expect(files.filter((file) => /tsbuildinfo|\.turbo|\.test\.|^package\/test\//.test(file))).toEqual([]);
   });
 

@@ -1,9 +1,10 @@
-// The files of the page: one script, one style sheet, and the page. As a command it writes them into `dist/page`.
+// The files of the page: one script, one style sheet, the page, and the licenses of its libraries. As a command it writes them into `dist/page`.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSync, stop, transformSync } from "esbuild";
+import { licensesOf } from "../../../scripts/licenses-of.mjs";
 import { writeOutput } from "../../../scripts/write-output.mjs";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -12,7 +13,9 @@ const text = (path) => readFileSync(path, "utf8");
 
 /** @returns the texts of the files, by name */
 export function bundlePage() {
-  const { outputFiles } = buildSync({
+  const { outputFiles, metafile } = buildSync({
+    metafile: true,
+    absWorkingDir: root,
     entryPoints: [source("main.ts")],
     bundle: true,
     write: false,
@@ -27,7 +30,12 @@ export function bundlePage() {
   const { code } = transformSync(styles.map(text).join("\n"), { loader: "css", minify: true });
   // Its thread and process would hold some 30 MB of a router that runs from the sources.
   stop();
-  return { "app.js": outputFiles[0].text, "index.html": text(source("page/index.html")), "style.css": code };
+  return {
+    "LICENSES.txt": licensesOf(root, Object.keys(metafile.inputs)),
+    "app.js": outputFiles[0].text,
+    "index.html": text(source("page/index.html")),
+    "style.css": code,
+  };
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {

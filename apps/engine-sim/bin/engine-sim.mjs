@@ -10,4 +10,4 @@ else if (Number.parseInt(process.versions.node, 10) < 24) {
   process.stderr.write(`espalier-engine-sim needs Node 24 or newer; this is ${process.versions.node}.\n`);
   process.exit(1);
 }
-await import(isClone ? "../src/main.ts" : "../dist/main.js");
+await import(isClone ? "../src/main.ts" : "../dist/bundle/main.js");

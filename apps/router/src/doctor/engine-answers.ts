@@ -29,7 +29,7 @@ function checkHealth(given: Examined, engine: Engine): Finding | undefined {
     return fail(url, `${state}: ${stateReason}`, { setting: settingOf(given, engine, "url"), fix: "run doctor again" });
   if (answer.status === 0) {
     const late = `${health.path} has no answer within ${health.timeoutMs} ms`;
-    return unreachable(given, engine, answer.error, { late, setting: "health.timeout" });
+    return unreachable(given, engine, answer.error, { late, setting: "health.timeout", instead: "raise the timeout" });
   }
   if (answer.status === 401 || answer.status === 403)
     return lackOfKey(given.config, engine, `${health.path} requires`, answer.status);
@@ -47,12 +47,12 @@ function checkHealth(given: Examined, engine: Engine): Finding | undefined {
   return fail(url, says, { setting: answer.status === 503 ? settingOf(given, engine, "url") : "health.path", fix });
 }
 
-/** @param isLate the message for an answer that does not come in time, and the setting of that time */
+/** @param isLate the message for an answer that does not come in time, the setting that decides it, and what may be done there */
 function unreachable(
   given: Examined,
   engine: Engine,
   error: unknown,
-  isLate: { readonly late: string; readonly setting?: string },
+  isLate: { readonly late: string; readonly setting: string; readonly instead: string },
 ): Finding {
   const reason = reasonOf(error);
   const { url } = engine;
@@ -61,8 +61,8 @@ function unreachable(
     return fail(url, reason, { setting: "engine-tls.ca-file", fix });
   }
   if ((error as { readonly code?: unknown }).code === "upstream_timeout") {
-    const { late, setting } = isLate;
-    return fail(url, late, { setting, fix: `open the network path${setting ? ", or raise the timeout" : ""}` });
+    const { late, setting, instead } = isLate;
+    return fail(url, late, { setting, fix: `open the network path, or ${instead}` });
   }
   const fix = "start the engine, fix its URL, or open the network path";
   return fail(url, reason, { setting: settingOf(given, engine, "url"), fix });
@@ -83,7 +83,9 @@ function lackOfModels(given: Examined, engine: Engine): Finding {
   if (answer?.status === 401 || answer?.status === 403)
     return lackOfKey(given.config, engine, "requires", answer.status);
   if (answer?.status === 0) {
-    return unreachable(given, engine, answer.error, { late: "/v1/models has no answer in time" });
+    const late = "/v1/models has no answer in time";
+    const setting = settingOf(given, engine, "models");
+    return unreachable(given, engine, answer.error, { late, setting, instead: "name its models" });
   }
   const fix = url.endsWith("/v1")
     ? "remove /v1 from its URL; the router adds it"

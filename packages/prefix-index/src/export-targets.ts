@@ -1,6 +1,6 @@
-import { slowHolder, slowTiers } from "./slow-tiers.ts";
+import { slowTiers } from "./slow-tiers.ts";
 import type { HolderTable } from "./table/holder-table.ts";
-import { SetScan, scanHolder } from "./table/table-scans.ts";
+import { SetScan } from "./table/table-scans.ts";
 import { type FactKind, resumePoint, type Tier, tier } from "./tiers.ts";
 
 /** A part of what a target holds. `depths` are the depths of its holes. */
@@ -95,21 +95,6 @@ interface FactTables {
   readonly gpu: HolderTable;
   readonly slow: HolderTable;
   readonly resume: HolderTable;
-}
-
-/** Reads what one target holds; see `PrefixIndex.exportFacts`. */
-export function* exportTarget(
-  { gpu, slow, resume }: FactTables,
-  target: number,
-): Generator<FactsChunk, void, undefined> {
-  for (const words of scanHolder(gpu, target)) yield { kind: "blocks", tier: tier.gpu, words };
-  for (const words of scanHolder(resume, target)) yield { kind: "blocks", tier: resumePoint, words };
-  for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
-    for (const words of scanHolder(slow, slowHolder(target, slowTier))) {
-      yield { kind: "blocks", tier: slowTier as Tier, words };
-    }
-  }
-  yield* exportHoles(gpu, target);
 }
 
 /** Reads the holes of a target, or that they are unknown. */

@@ -1,4 +1,4 @@
-import { type ExportLimits, exportTarget, exportTargets, type FactsChunk, type FactsGroup } from "./export-targets.ts";
+import { type ExportLimits, exportTargets, type FactsChunk, type FactsGroup } from "./export-targets.ts";
 import { HybridTargets } from "./hybrid-targets.ts";
 import { maxDroppedBlocks } from "./placements/dropped-blocks.ts";
 import {
@@ -10,10 +10,10 @@ import {
 } from "./placements/placements.ts";
 import { largestSharedPrefixes, type SharedPrefix } from "./placements/shared-prefixes.ts";
 import { listTarget, type PrefixMatches, resetPrefixMatches } from "./prefix-matches.ts";
-import { SlowTiers, slowHolder, slowTiers } from "./slow-tiers.ts";
+import { SlowTiers, slowHolder } from "./slow-tiers.ts";
 import { createHolderDepths, type HolderDepths, HolderMatcher } from "./table/holder-matcher.ts";
 import { HolderTable } from "./table/holder-table.ts";
-import { type FactKind, resumePoint, type Tier, tier } from "./tiers.ts";
+import { type FactKind, factKinds, resumePoint, type Tier, tier } from "./tiers.ts";
 
 /** The bounds of an index. They reserve address space; memory is allocated as needed. */
 export interface PrefixIndexOptions {
@@ -199,9 +199,7 @@ export class PrefixIndex {
 
   /** Blocks that a target has announced in a tier, or its resume points. */
   factBlockCount(target: number, kind: FactKind): number {
-    if (kind === tier.gpu) return this.#gpu.blockCount(target);
-    if (kind === resumePoint) return this.#hybrids.table.blockCount(target);
-    return this.#slow.table.blockCount(slowHolder(target, kind));
+    return this.#tableOf(kind).blockCount(holderOf(target, kind));
   }
 
   /** Whether a target's model is a hybrid one, which continues only after resume points. */
@@ -230,11 +228,7 @@ export class PrefixIndex {
    */
   digest(target: number): Uint32Array {
     const sums = new Uint32Array(2);
-    this.#gpu.addDigest(target, sums, tier.gpu);
-    for (let slowTier = 1; slowTier <= slowTiers; slowTier++) {
-      this.#slow.table.addDigest(slowHolder(target, slowTier), sums, slowTier);
-    }
-    this.#hybrids.table.addDigest(target, sums, resumePoint);
+    for (const kind of factKinds) this.#tableOf(kind).addDigest(holderOf(target, kind), sums, kind);
     return sums;
   }
 
@@ -244,18 +238,10 @@ export class PrefixIndex {
    * @returns 0 for none, 1 for one (its high word is in `foundHigh`), 2 for several
    */
   findByLow(target: number, kind: FactKind, low: number): 0 | 1 | 2 {
-    const table = kind === tier.gpu ? this.#gpu : kind === resumePoint ? this.#hybrids.table : this.#slow.table;
-    const found = table.findByLow(kind === tier.gpu || kind === resumePoint ? target : slowHolder(target, kind), low);
+    const table = this.#tableOf(kind);
+    const found = table.findByLow(holderOf(target, kind), low);
     if (found === 1) this.foundHigh = table.foundHigh;
     return found;
-  }
-
-  /**
-   * Reads the facts of a target for `importFacts` of another index, in chunks of at most 256 KiB. A chunk may be empty
-   * if a bounded search of the index found nothing.
-   */
-  exportFacts(target: number): Generator<FactsChunk, void, undefined> {
-    return exportTarget({ gpu: this.#gpu, slow: this.#slow.table, resume: this.#hybrids.table }, target);
   }
 
   /**
@@ -273,7 +259,7 @@ export class PrefixIndex {
     return exportTargets({ gpu: this.#gpu, slow: this.#slow.table, resume: this.#hybrids.table }, targets, limits);
   }
 
-  /** Adds what `exportFacts` read. Call for all chunks, in their order. */
+  /** Adds a part of what `exportAll` read to a target. Call for all parts, in their order. */
   importFacts(target: number, chunk: FactsChunk): void {
     if (chunk.kind === "walked") this.#gpu.walk(target);
     else if (chunk.kind === "blocks") this.storeFacts(target, chunk.tier, chunk.words, 0, chunk.words.length / 2);
@@ -322,7 +308,16 @@ export class PrefixIndex {
   largestSharedPrefixes(limit: number, nowMs: number, below?: Uint32Array): SharedPrefix[] {
     return largestSharedPrefixes(this.placements, limit, nowMs, below);
   }
+
+  #tableOf(kind: FactKind): HolderTable {
+    if (kind === tier.gpu) return this.#gpu;
+    return kind === resumePoint ? this.#hybrids.table : this.#slow.table;
+  }
 }
+
+/** A target as a holder in the table of a kind of facts. */
+const holderOf = (target: number, kind: FactKind): number =>
+  kind === tier.gpu || kind === resumePoint ? target : slowHolder(target, kind);
 
 /** Bound of targets of one index. */
 export const maxPrefixTargets = 4_096;

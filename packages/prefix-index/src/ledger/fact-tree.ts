@@ -1,6 +1,6 @@
 import { tierNames } from "../tiers.ts";
 import { type BlockTree, nodeFlag } from "./block-tree.ts";
-import { addCopy, dropCopy } from "./group-blocks.ts";
+import { Copies } from "./group-blocks.ts";
 import type { Holdings } from "./holdings.ts";
 import { NodeMap } from "./node-map.ts";
 import { nodeField } from "./node-table.ts";
@@ -43,7 +43,7 @@ export class FactTree {
    */
   countsCopies = false;
   /** Copies beyond the first, by record and tier. */
-  readonly #copies = new Map<number, number>();
+  readonly #copies = new Copies();
   readonly #presence: TierPresence;
   readonly #holdings: Holdings;
   readonly #partsPerBlock: number;
@@ -73,8 +73,7 @@ export class FactTree {
     if (record !== 0) {
       const known = this.#nodeOfRecord(record);
       if (this.#isBlock(known, parent, chain, from)) {
-        if (this.countsCopies && this.#has(record, known, tier))
-          addCopy(this.#copies, record * tierNames.length + tier);
+        if (this.countsCopies && this.#has(record, known, tier)) this.#copies.add(record * tierNames.length + tier);
         else this.#hold(record, known, tier);
         return known;
       }
@@ -104,7 +103,7 @@ export class FactTree {
   remove(low: number, high: number, tier: number): boolean {
     const record = this.engines.find(low, high);
     if (record === 0) return false;
-    if (dropCopy(this.#copies, record * tierNames.length + tier)) return true;
+    if (this.#copies.drop(record * tierNames.length + tier)) return true;
     const bit = 1 << tier;
     const { words, stride } = this.tree.table;
     const kids = words[record * stride + nodeField.kids]!;
@@ -158,12 +157,6 @@ export class FactTree {
       node = child;
     }
     return node;
-  }
-
-  /** Whether the engine has the block with this hash in a tier. */
-  holds(low: number, high: number, tier: number): boolean {
-    const record = this.engines.find(low, high);
-    return record !== 0 && this.#has(record, this.#nodeOfRecord(record), tier);
   }
 
   /** The engine's hashes of a node, in signed halves. */
@@ -315,9 +308,7 @@ export class FactTree {
     const { tree } = this;
     const { words, stride } = tree.table;
     this.engines.remove(record);
-    for (let tier = 0; tier < tierNames.length && this.#copies.size > 0; tier++) {
-      this.#copies.delete(record * tierNames.length + tier);
-    }
+    for (let tier = 0; tier < tierNames.length; tier++) this.#copies.forget(record * tierNames.length + tier);
     if (!tree.hasFlag(record, nodeFlag.alias)) {
       tree.clearFlag(record, nodeFlag.named);
       return this.#holdings.tiersOf(record);

@@ -75,13 +75,7 @@ export class FeedLedger {
   readonly #report = createLedgerReport();
   #held: HeldBlocks | undefined;
   #engineBlockSize = 0;
-  /** Blocks of another size, which a cache beside the engine announces in its feed (LMCache: 256 tokens). */
-  #outside: HeldBlocks | undefined;
-  #outsideBlockSize = 0;
-  /** Tokens of a chunk in external memory; 0 while unknown. */
-  #chunkTokens = 0;
-  /** Whether vLLM itself keeps these chunks; it fetches whole ones only. */
-  #areVllmChunks = false;
+  readonly #external: ExternalMemory;
   /** Whether the engine's own blocks, those on its GPU, have said their size. */
   #hasGpuSize = false;
   /** Whether each event so far stored a single block, which may be the tail of a prompt. */
@@ -105,6 +99,7 @@ export class FeedLedger {
       if (!Number.isInteger(limit) || limit < 1 || limit > maxLimit) throw new RangeError(`${name} is ${limit}`);
     }
     this.#runs = new SinkRuns(sink);
+    this.#external = new ExternalMemory(blockSize, this.#runs);
     this.#groups = new CacheGroups(chunkTokens);
     this.#partial = new PartialHoldings(this.#groups, this.#limits.maxBlocks, this.#runs);
     this.#root = digests.root(undefined, undefined);
@@ -115,11 +110,11 @@ export class FeedLedger {
     resetLedgerReport(this.#report);
     this.#reported = notReported;
     this.#held?.expect(batch.hashes, batch.hashStart[batch.count]!);
-    this.#outside?.expect(batch.hashes, batch.hashStart[batch.count]!);
+    this.#external.blocks?.expect(batch.hashes, batch.hashStart[batch.count]!);
     for (let event = 0; event < batch.count; event++) {
       this.#applyEvent(batch, event);
       this.#held?.presence.reconcile();
-      this.#outside?.presence.reconcile();
+      this.#external.blocks?.presence.reconcile();
     }
     if (this.#held) {
       this.#partial.placeSmallBlocks(batch, this.#held, this.#engineBlockSize);
@@ -158,7 +153,7 @@ export class FeedLedger {
     const runs = new SinkRuns(sink);
     this.#partial.reportAny(runs);
     if (this.#held) reportAll(this.#held, runs);
-    this.#tellOutside(runs);
+    this.#external.reportAll(runs);
     runs.flush();
   }
 
@@ -167,7 +162,6 @@ export class FeedLedger {
     this.#groups.clear();
     this.#forget();
     this.#engineBlockSize = 0;
-    this.#outsideBlockSize = 0;
     this.#hasGpuSize = false;
     this.#hasOnlyTails = true;
     this.#unusable = undefined;
@@ -190,7 +184,7 @@ export class FeedLedger {
   }
 
   stats(): LedgerStats {
-    const all = [this.#held, this.#outside].filter((one) => one !== undefined);
+    const all = [this.#held, this.#external.blocks].filter((one) => one !== undefined);
     const sum = (of: (held: HeldBlocks) => number): number => all.reduce((total, held) => total + of(held), 0);
     return {
       engineBlockSize: this.#engineBlockSize,
@@ -241,7 +235,6 @@ export class FeedLedger {
     const held = this.#heldFor(size, batch.tier[event]!, batch, event);
     if (held === undefined) return false;
     const detail = batch.detail[event];
-    const isOutside = held === this.#outside;
     const run: NamedRun = {
       tokens: batch.tokens,
       start: batch.tokenStart[event]!,
@@ -251,7 +244,7 @@ export class FeedLedger {
       hashes: batch.hashes,
       // A chunk of several blocks has the name of its last.
       firstHash: firstHash + blocks - tokens / size,
-      tier: isOutside ? tier.external : batch.tier[event]!,
+      tier: held === this.#external.blocks ? tier.external : batch.tier[event]!,
     };
     // Only vLLM names groups. Those of several groups of full attention are no copies of each other.
     const countsCopies = batch.group[event]! >= 0 && this.#groups.fullGroups === 1 && !isReport;
@@ -310,10 +303,10 @@ export class FeedLedger {
     }
     const { hashStart } = batch;
     const end = hashStart[event + 1]!;
-    const outside = batch.tier[event] === tier.gpu ? undefined : this.#outside;
+    const external = batch.tier[event] === tier.gpu ? undefined : this.#external.blocks;
     for (let hash = hashStart[event]!; hash < end; hash++) {
-      if (outside?.knows(batch.hashes[2 * hash]! | 0, batch.hashes[2 * hash + 1]! | 0))
-        outside.remove(hash, tier.external);
+      if (external?.knows(batch.hashes[2 * hash]! | 0, batch.hashes[2 * hash + 1]! | 0))
+        external.remove(hash, tier.external);
       else if (this.#held) this.#held.remove(hash, batch.tier[event]!);
       else this.#report.unknownRemovals++;
     }
@@ -326,9 +319,9 @@ export class FeedLedger {
   #heldFor(blockSize: number, inTier: number, batch: EngineEventBatch, event: number): HeldBlocks | undefined {
     const isGpu = inTier === tier.gpu;
     if (this.#engineBlockSize !== 0 && blockSize !== this.#engineBlockSize) {
-      if (!isGpu) return this.#outsideFor(blockSize, batch, event);
+      if (!isGpu) return this.#externalFor(blockSize, batch, event);
       const isVllm = batch.group[event]! >= 0;
-      if (!this.#hasGpuSize) this.#setOutside();
+      if (!this.#hasGpuSize) this.#setExternal();
       else if (isVllm && this.#isTail(blockSize, batch, event)) return undefined;
       else if (isVllm && this.#hasOnlyTails && blockSize % this.#engineBlockSize === 0) this.#beginAgain();
       else return this.#refuse("block-size-changed");
@@ -339,7 +332,7 @@ export class FeedLedger {
     this.#held = this.#createHeld(blockSize, batch);
     if (this.#held === undefined) return this.#refuse("block-size-ratio");
     this.#engineBlockSize = blockSize;
-    if (inTier === tier.external) this.#setChunks(blockSize, false);
+    if (inTier === tier.external) this.#external.setChunks(blockSize, false);
     return this.#held;
   }
 
@@ -348,42 +341,23 @@ export class FeedLedger {
   }
 
   /** The blocks of a cache beside the engine, which has one block size. */
-  #outsideFor(blockSize: number, batch: EngineEventBatch, event: number): HeldBlocks | undefined {
-    if (this.#outside === undefined) {
-      this.#outside = this.#createHeld(blockSize, batch);
-      this.#outsideBlockSize = blockSize;
-      if (this.#outside) this.#setChunks(blockSize, batch.group[event]! >= 0);
+  #externalFor(blockSize: number, batch: EngineEventBatch, event: number): HeldBlocks | undefined {
+    const external = this.#external;
+    if (external.blocks === undefined) {
+      external.blocks = this.#createHeld(blockSize, batch);
+      if (external.blocks) external.setChunks(blockSize, batch.group[event]! >= 0);
     }
-    return blockSize === this.#outsideBlockSize ? this.#outside : undefined;
+    return blockSize === external.blocks?.engineBlockSize ? external.blocks : undefined;
   }
 
   /** What was taken for the engine's blocks are those of a cache beside it. */
-  #setOutside(): void {
-    this.#outside = this.#held;
-    this.#outsideBlockSize = this.#engineBlockSize;
-    this.#outside?.shiftTo(tier.external);
-    this.#setChunks(this.#outsideBlockSize, false);
+  #setExternal(): void {
+    this.#held?.shiftTo(tier.external);
+    this.#external.blocks = this.#held;
+    this.#external.setChunks(this.#engineBlockSize, false);
     this.#held = undefined;
     this.#engineBlockSize = 0;
     this.#hasOnlyTails = true;
-  }
-
-  #setChunks(tokens: number, areVllmChunks: boolean): void {
-    if (this.#chunkTokens !== 0) return;
-    this.#chunkTokens = tokens;
-    this.#areVllmChunks = areVllmChunks;
-    this.#tellChunks(this.#runs);
-  }
-
-  /** Tells the size of chunks, if they are more than a block of the router. */
-  #tellChunks(runs: SinkRuns): void {
-    const blocks = this.#chunkTokens / this.#blockSize;
-    if (blocks > 1) runs.add("stored", tier.external, externalChunks(blocks, this.#areVllmChunks), 0);
-  }
-
-  #tellOutside(runs: SinkRuns): void {
-    this.#tellChunks(runs);
-    if (this.#outside) reportAll(this.#outside, runs);
   }
 
   /** @returns undefined if blocks of this size do not fit those of the router */
@@ -410,7 +384,7 @@ export class FeedLedger {
     this.#engineBlockSize = 0;
     this.#runs.cleared();
     this.#partial.reportAny(this.#runs);
-    this.#tellOutside(this.#runs);
+    this.#external.reportAll(this.#runs);
   }
 
   #refuse(reason: UnusableReason): undefined {
@@ -421,8 +395,7 @@ export class FeedLedger {
 
   #forget(): void {
     this.#held = undefined;
-    this.#outside = undefined;
-    this.#chunkTokens = 0;
+    this.#external.clear();
     this.#partial.clear();
     this.#runs.cleared();
   }
@@ -434,6 +407,48 @@ export class FeedLedger {
       this.#cacheSalt = cacheSalt;
     }
     return this.#root;
+  }
+}
+
+/** What is kept beside the engine, in chunks: by a cache such as LMCache (256 tokens), or by vLLM's own offloading. */
+class ExternalMemory {
+  /** Undefined while its chunks are as large as the engine's own blocks. */
+  blocks: HeldBlocks | undefined;
+  readonly #blockSize: number;
+  readonly #runs: SinkRuns;
+  /** Tokens of a chunk; 0 while unknown. */
+  #chunkTokens = 0;
+  /** Whether vLLM itself keeps these chunks; it fetches whole ones only. */
+  #areVllmChunks = false;
+
+  /** @param blockSize tokens per router block */
+  constructor(blockSize: number, runs: SinkRuns) {
+    this.#blockSize = blockSize;
+    this.#runs = runs;
+  }
+
+  /** The first size that is known stays. */
+  setChunks(tokens: number, areVllmChunks: boolean): void {
+    if (this.#chunkTokens !== 0) return;
+    this.#chunkTokens = tokens;
+    this.#areVllmChunks = areVllmChunks;
+    this.#reportChunks(this.#runs);
+  }
+
+  reportAll(runs: SinkRuns): void {
+    this.#reportChunks(runs);
+    if (this.blocks) reportAll(this.blocks, runs);
+  }
+
+  clear(): void {
+    this.blocks = undefined;
+    this.#chunkTokens = 0;
+  }
+
+  /** Reports the size of chunks, if they are more than a block of the router. */
+  #reportChunks(runs: SinkRuns): void {
+    const blocks = this.#chunkTokens / this.#blockSize;
+    if (blocks > 1) runs.add("stored", tier.external, externalChunks(blocks, this.#areVllmChunks), 0);
   }
 }
 

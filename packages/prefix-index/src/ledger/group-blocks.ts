@@ -17,7 +17,7 @@ export class GroupBlocks {
   readonly #table: NodeTable;
   readonly #names: NodeMap;
   /** Copies beyond the first, by record and group. */
-  readonly #copies = new Map<number, number>();
+  readonly #copies = new Copies();
   /** By record: the block before it in its prompt, and the ends of larger blocks that it is part of. See `place`. */
   readonly #previous = new Map<number, Hash64>();
   readonly #ends = new Map<number, Hash64[]>();
@@ -78,7 +78,7 @@ export class GroupBlocks {
     }
     const at = record * recordWords + word;
     if ((this.#table.words[at]! & bit) === 0) this.#table.words[at]! |= bit;
-    else addCopy(this.#copies, copyKey(record, bit, inTier));
+    else this.#copies.add(copyKey(record, bit, inTier));
   }
 
   /** @returns whether the group no longer has the block in this tier, and had it */
@@ -89,7 +89,7 @@ export class GroupBlocks {
     const { words } = this.#table;
     const at = record * recordWords;
     if ((words[at + word]! & bit) === 0) return false;
-    if (dropCopy(this.#copies, copyKey(record, bit, inTier))) return false;
+    if (this.#copies.drop(copyKey(record, bit, inTier))) return false;
     words[at + word]! &= ~bit;
     if (words[at + field.gpu] === 0 && words[at + field.cpu] === 0) {
       this.#names.remove(record);
@@ -109,17 +109,26 @@ function wordOf(inTier: number): number | undefined {
 const copyKey = (record: number, bit: number, inTier: number): number =>
   record * bitsOfCopy + 2 * (31 - Math.clz32(bit)) + inTier;
 
-/** Counts one copy more beyond the first. */
-export function addCopy(copies: Map<number, number>, key: number): void {
-  copies.set(key, (copies.get(key) ?? 0) + 1);
-}
+/** Copies of blocks beyond the first, by a number that the user gives each block. */
+export class Copies {
+  readonly #counts = new Map<number, number>();
 
-/** Counts one copy less, and returns whether there was one beyond the first. */
-export function dropCopy(copies: Map<number, number>, key: number): boolean {
-  if (copies.size === 0) return false;
-  const count = copies.get(key);
-  if (count === undefined) return false;
-  if (count === 1) copies.delete(key);
-  else copies.set(key, count - 1);
-  return true;
+  add(key: number): void {
+    this.#counts.set(key, (this.#counts.get(key) ?? 0) + 1);
+  }
+
+  /** Counts one copy less, and returns whether there was one beyond the first. */
+  drop(key: number): boolean {
+    if (this.#counts.size === 0) return false;
+    const count = this.#counts.get(key);
+    if (count === undefined) return false;
+    if (count === 1) this.#counts.delete(key);
+    else this.#counts.set(key, count - 1);
+    return true;
+  }
+
+  /** Forgets all copies of a block. */
+  forget(key: number): void {
+    if (this.#counts.size > 0) this.#counts.delete(key);
+  }
 }

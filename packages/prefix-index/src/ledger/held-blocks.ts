@@ -60,7 +60,8 @@ export class HeldBlocks {
   readonly #holdings: Holdings;
   readonly #chains: ChainBuilder;
   readonly #report: LedgerReport;
-  readonly #engineBlockSize: number;
+  /** Tokens per engine block. */
+  readonly engineBlockSize: number;
   #expected: Uint32Array = new Uint32Array(0);
   #expectedCount = 0;
   /** Hashes before this one are warm, or not worth warming. */
@@ -105,7 +106,7 @@ export class HeldBlocks {
     // Subtrees are attached while a run is being stored, so attaching needs its own builder.
     this.attachment = new FloatingAttachment({ shape, facts, floating, presence, chains: createChains(), report });
     this.#report = report;
-    this.#engineBlockSize = engineBlockSize;
+    this.engineBlockSize = engineBlockSize;
     const { tree: nodes, isReported } = this;
     this.#createResume = () =>
       new ResumePoints({ tree: nodes, facts, runs, partsPerBlock, nodesPerBlock, isReported, engineBlockSize });
@@ -254,7 +255,7 @@ export class HeldBlocks {
   /** Reads as many blocks as can be processed at a time. Returns their number. */
   #read(run: NamedRun, done: number): number {
     const blocks = Math.min(maxRunBlocks, run.blocks - done);
-    const start = run.start + done * this.#engineBlockSize;
+    const start = run.start + done * this.engineBlockSize;
     this.#chains.read({ tokens: run.tokens, start, blocks, keys: run.keys, firstKey: run.firstKey + done });
     return blocks;
   }

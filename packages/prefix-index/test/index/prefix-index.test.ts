@@ -220,11 +220,15 @@ test("an export comes in chunks of at most 256 KiB, even while the index changes
   const copy = createPrefixIndex({ maxTargets });
   let chunks = 0;
   let grown = 100_000;
-  for (const chunk of index.exportFacts(1)) {
+  for (const groups of index.exportAll([1])) {
     chunks++;
-    if (chunk.kind !== "blocks") throw new Error(`${chunk.kind} in an index without holes`);
-    expect(chunk.words.byteLength).toBeLessThanOrEqual(256 * 1_024);
-    copy.importFacts(1, chunk);
+    let bytes = 0;
+    for (const { part } of groups) {
+      if (part.kind !== "blocks") throw new Error(`${part.kind} in an index without holes`);
+      bytes += part.words.byteLength;
+    }
+    expect(bytes).toBeLessThanOrEqual(256 * 1_024);
+    copy.importChunk(groups);
     index.storeFacts(2, tier.gpu, words, grown, Math.min(120_000, grown + 4_000));
     grown = Math.min(120_000, grown + 4_000);
   }
@@ -240,10 +244,10 @@ test("an index that fills up from an export spreads its hashes", () => {
   index.storeFacts(1, tier.gpu, chain(60_000), 0, 60_000);
   const copy = new HolderTable({ maxHolders: 1, maxBlocks: 100_000, maxSets: 1, maxHoles: 0 });
   let farthest = 0;
-  for (const chunk of index.exportFacts(1)) {
-    if (chunk.kind !== "blocks") continue;
-    for (let from = 0; from < chunk.words.length / 2; from += 1_000) {
-      copy.store(0, chunk.words, from, Math.min(chunk.words.length / 2, from + 1_000));
+  for (const { part } of [...index.exportAll([1])].flat()) {
+    if (part.kind !== "blocks") continue;
+    for (let from = 0; from < part.words.length / 2; from += 1_000) {
+      copy.store(0, part.words, from, Math.min(part.words.length / 2, from + 1_000));
       const { words } = copy.slots;
       for (let at = 0; at < words.length; at += slotWords) {
         if (words[at + 2] !== 0) farthest = Math.max(farthest, at - copy.slots.homeOf(words[at]!));
@@ -257,17 +261,17 @@ test("an index that fills up from an export spreads its hashes", () => {
 test("an export ends when its target begins a new epoch, and one of a walked target says so", () => {
   const { index } = createIndex();
   index.storeFacts(1, tier.gpu, chain(100_000), 0, 100_000);
-  const chunks = index.exportFacts(1);
+  const chunks = index.exportAll([1]);
   chunks.next();
   index.clearFacts(1);
-  expect([...chunks]).toEqual([]);
+  expect([...chunks].flat()).toEqual([]);
   const small = createPrefixIndex({ maxTargets, maxHoles: 0 });
   small.storeFacts(1, tier.gpu, chain(10), 0, 10);
   small.removeOrphan(1, tier.gpu, chain(10), { index: 5, depth: 5 });
   const copy = createPrefixIndex({ maxTargets });
-  const kinds = [...small.exportFacts(1)].map((chunk) => {
-    copy.importFacts(1, chunk);
-    return chunk.kind;
+  const kinds = [...small.exportAll([1])].flatMap((groups) => {
+    copy.importChunk(groups);
+    return groups.map(({ part }) => part.kind);
   });
   expect(kinds).toContain("walked");
   const matches = createPrefixMatches(maxTargets);

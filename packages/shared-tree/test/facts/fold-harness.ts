@@ -69,7 +69,7 @@ export function createFoldHarness(options: HarnessOptions = {}): FoldHarness {
   changes.length = 0;
   const held = (key = target): number[] => {
     const lows: number[] = [];
-    for (const chunk of index.exportFacts(slots.find(key))) lows.push(...gpuLows(chunk));
+    for (const { part } of [...index.exportAll([slots.find(key)])].flat()) lows.push(...gpuLows(part));
     return lows.sort((one, other) => one - other);
   };
   return { fold, index, slots, time, reloads, changes, held };

@@ -222,7 +222,8 @@ describe("going back to before a gap", () => {
     ]);
     fold.apply(b, [record(2), record(3, {}, true)]);
     expect(held()).toEqual([1, 3, 4]);
-    const holes = [...index.exportFacts(slots.find(target))].filter(({ kind }) => kind === "holes");
+    const parts = [...index.exportAll([slots.find(target)])].flat().map(({ part }) => part);
+    const holes = parts.filter(({ kind }) => kind === "holes");
     expect(holes).toMatchObject([{ depths: Uint32Array.of(1) }]);
   });
 

@@ -58,7 +58,8 @@ describe("snapshots", () => {
       expect(joiner.fold.state(key)).toEqual(source.fold.state(key));
       expect(joiner.fold.statement(key)).toEqual(source.fold.statement(key));
     }
-    const holes = [...joiner.index.exportFacts(joiner.slots.find(target))].filter(({ kind }) => kind === "holes");
+    const parts = [...joiner.index.exportAll([joiner.slots.find(target)])].flat().map(({ part }) => part);
+    const holes = parts.filter(({ kind }) => kind === "holes");
     expect(holes).toMatchObject([{ depths: Uint32Array.of(3) }]);
     expect(joiner.reloads).toEqual([]);
   });

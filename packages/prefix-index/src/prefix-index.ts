@@ -1,13 +1,7 @@
 import { type ExportLimits, exportTargets, type FactsChunk, type FactsGroup } from "./export-targets.ts";
 import { HybridTargets } from "./hybrid-targets.ts";
 import { maxDroppedBlocks } from "./placements/dropped-blocks.ts";
-import {
-  createPlacementDepths,
-  type PlacementDepths,
-  Placements,
-  type PlacementTime,
-  type RefutedBlocks,
-} from "./placements/placements.ts";
+import { Placements, type PlacementTime, type RefutedBlocks } from "./placements/placements.ts";
 import { largestSharedPrefixes, type SharedPrefix } from "./placements/shared-prefixes.ts";
 import { listTarget, type PrefixMatches, resetPrefixMatches } from "./prefix-matches.ts";
 import { SlowTiers, slowHolder } from "./slow-tiers.ts";
@@ -63,7 +57,6 @@ export class PrefixIndex {
   readonly #hybrids: HybridTargets;
   readonly #matcher: HolderMatcher;
   readonly #gpuDepths: HolderDepths;
-  readonly #placementDepths: PlacementDepths;
   #onPlaced: PrefixIndex["place"] | undefined;
 
   constructor(options: Required<PrefixIndexOptions>) {
@@ -73,7 +66,6 @@ export class PrefixIndex {
     this.#hybrids = new HybridTargets({ maxTargets, maxBlocks, maxSets });
     this.#matcher = new HolderMatcher(this.#gpu);
     this.#gpuDepths = createHolderDepths(maxTargets);
-    this.#placementDepths = createPlacementDepths(maxTargets);
     this.placements = new Placements({
       maxTargets,
       maxBlocksPerTarget: options.maxPlacedBlocksPerTarget,
@@ -183,18 +175,8 @@ export class PrefixIndex {
       const target = out.targets[index]!;
       out.heldBlocks[target] = out.factBlocks[target]!;
     }
-    const placed = this.#placementDepths;
-    const resumesAtEnds = this.#hybrids.flags;
-    this.placements.match(words, blockCount, nowMs, placed, { announced: out.gpuBlocks, resumesAtEnds });
+    this.placements.match(words, blockCount, nowMs, out, this.#hybrids.flags);
     this.#hybrids.limit(words, out);
-    for (let index = 0; index < placed.count; index++) {
-      const target = placed.targets[index]!;
-      listTarget(out, target);
-      out.placedBlocks[target] = placed.depths[index]!;
-      out.placementAgeMs[target] = placed.agesMs[index]!;
-      out.placedBy[target] = placed.users[index]!;
-      out.confirmedBlocks[target] = placed.confirmedDepths[index]!;
-    }
   }
 
   /** Blocks that a target has announced in a tier, or its resume points. */

@@ -1,3 +1,4 @@
+import { listTarget, type PrefixMatches } from "../prefix-matches.ts";
 import { HolderTable } from "../table/holder-table.ts";
 import { DroppedBlocks } from "./dropped-blocks.ts";
 import { type PlacementStorage, PlacementTree, type PlacementUse } from "./placement-tree.ts";
@@ -31,32 +32,6 @@ export interface RefutedBlocks {
   readonly from: number;
   readonly blockCount: number;
   readonly nowMs: number;
-}
-
-/** Placements of a chain: a structure of arrays that is reused between queries. */
-export interface PlacementDepths {
-  count: number;
-  readonly targets: Int32Array;
-  /** Leading blocks placed. */
-  readonly depths: Int32Array;
-  /** Milliseconds since the deepest of them was last used. */
-  readonly agesMs: Float64Array;
-  /** Who used it then. */
-  readonly users: Int32Array;
-  /** Leading blocks that an engine has confirmed. */
-  readonly confirmedDepths: Int32Array;
-}
-
-/** @param maxTargets that of the placements */
-export function createPlacementDepths(maxTargets: number): PlacementDepths {
-  return {
-    count: 0,
-    targets: new Int32Array(maxTargets),
-    depths: new Int32Array(maxTargets),
-    agesMs: new Float64Array(maxTargets),
-    users: new Int32Array(maxTargets),
-    confirmedDepths: new Int32Array(maxTargets),
-  };
 }
 
 /** Collecting expired placements moves to the next target after this many segments. */
@@ -191,20 +166,26 @@ export class Placements {
   }
 
   /**
-   * Finds the targets that a chain, or its beginning, was sent to.
+   * Finds the targets that a chain, or its beginning, was sent to: lists them, and writes what is placed there. Reads
+   * `gpuBlocks`, which are known to be held, dropped or not.
    *
+   * @param resumesAtEnds 1 for a hybrid model. vLLM keeps what such a model needs at the ends of prompts and where two
+   *   part, so a placed chain counts up to the last such end.
    * @throws RangeError if `words` is shorter than `blockCount` says
    */
-  match(words: Uint32Array, blockCount: number, nowMs: number, out: PlacementDepths, known: KnownOfTargets = {}): void {
-    out.count = 0;
+  match(
+    words: Uint32Array,
+    blockCount: number,
+    nowMs: number,
+    out: PrefixMatches,
+    resumesAtEnds?: Readonly<Uint8Array>,
+  ): void {
     if (blockCount * 2 > words.length) throw new RangeError(`${words.length} words are no ${blockCount} blocks`);
     if (blockCount <= 0) return;
     const candidates = this.#storage.roots.holdersOf(words, 0, this.#candidates);
     for (let index = 0; index < candidates; index++) {
       const target = this.#candidates[index]!;
-      const announced = known.announced?.[target] ?? 0;
-      const resumesAtEnds = known.resumesAtEnds?.[target] === 1;
-      this.#matchTarget(target, words, { blockCount, announced, resumesAtEnds }, nowMs, out);
+      this.#matchTarget(target, words, { blockCount, nowMs, resumesAtEnds: resumesAtEnds?.[target] === 1 }, out);
     }
   }
 
@@ -263,12 +244,12 @@ export class Placements {
   #matchTarget(
     target: number,
     words: Uint32Array,
-    { blockCount, announced, resumesAtEnds }: MatchedTarget,
-    nowMs: number,
-    out: PlacementDepths,
+    { blockCount, nowMs, resumesAtEnds }: { blockCount: number; nowMs: number; resumesAtEnds: boolean },
+    out: PrefixMatches,
   ): void {
     const { segments } = this.#storage;
     const tree = this.#trees[target]!;
+    const announced = out.gpuBlocks[target]!;
     let last = noSegment;
     let depth = 0;
     let confirmedDepth = 0;
@@ -291,32 +272,14 @@ export class Placements {
       if (depth === blockCount || !isWhole) break;
     }
     if (depth === 0) return;
-    const index = out.count++;
-    out.targets[index] = target;
-    out.depths[index] = depth;
-    out.agesMs[index] = Math.max(0, nowMs - segments.lastUseMs[last]!);
-    out.users[index] = segments.lastUser[last]!;
-    out.confirmedDepths[index] = confirmedDepth;
+    listTarget(out, target);
+    out.placedBlocks[target] = depth;
+    out.placementAgeMs[target] = Math.max(0, nowMs - segments.lastUseMs[last]!);
+    out.placedBy[target] = segments.lastUser[last]!;
+    out.confirmedBlocks[target] = confirmedDepth;
   }
 
   #isDroppedSince(use: number, target: number, words: Uint32Array, block: number): boolean {
     return this.#dropped.isDroppedSince(target, words[block * 2]!, words[block * 2 + 1]!, use);
   }
-}
-
-/** What is known of targets apart from placements, by target. */
-interface KnownOfTargets {
-  /** Leading blocks that are known to be held, dropped or not. */
-  readonly announced?: Readonly<Int32Array> | undefined;
-  /**
-   * 1 for a hybrid model. vLLM keeps what such a model needs at the ends of prompts and where two part, so a placed
-   * chain counts up to the last such end.
-   */
-  readonly resumesAtEnds?: Readonly<Uint8Array> | undefined;
-}
-
-interface MatchedTarget {
-  readonly blockCount: number;
-  readonly announced: number;
-  readonly resumesAtEnds: boolean;
 }

@@ -1,6 +1,7 @@
 import { createSeededRandom, type Random } from "@espalier/core";
 import { expect, test } from "vitest";
-import { createPlacementDepths, type PlacementDepths, Placements } from "../../src/placements/placements.ts";
+import { Placements } from "../../src/placements/placements.ts";
+import { createPrefixMatches, type PrefixMatches, resetPrefixMatches } from "../../src/prefix-matches.ts";
 import { type ChainForest, createChainForest, type ForestShape } from "../random-chains.ts";
 
 interface PlacedBlock {
@@ -94,7 +95,7 @@ class PlacementRun {
   readonly #forest: ChainForest;
   readonly #placements: Placements;
   readonly #models: readonly PlacementModel[];
-  readonly #found: PlacementDepths;
+  readonly #found: PrefixMatches;
   #nowMs = 0;
 
   constructor(seed: number, shape: Shape) {
@@ -106,7 +107,7 @@ class PlacementRun {
     const bounds = { maxBlocks: 1 << 20, maxSegments: 1 << 16, maxDroppedBlocks: 1_024 };
     this.#placements = new Placements({ maxTargets: targets, maxBlocksPerTarget, ...bounds });
     this.#models = Array.from({ length: targets }, () => new PlacementModel(this.#forest, maxBlocksPerTarget));
-    this.#found = createPlacementDepths(targets);
+    this.#found = createPrefixMatches(targets);
   }
 
   step(): void {
@@ -143,13 +144,15 @@ class PlacementRun {
     const found = this.#found;
     const path = this.#forest.pathTo(random.integer(this.#shape.blocks));
     const atMs = this.#nowMs + (random.integer(4) === 0 ? random.float() * this.#shape.ttlMs : 0);
+    resetPrefixMatches(found);
     this.#placements.match(this.#forest.wordsOf(path), path.length, atMs, found);
-    const listed = new Map([...found.targets.subarray(0, found.count)].map((target, index) => [target, index]));
+    const listed = new Set(found.targets.subarray(0, found.count));
     if (listed.size !== found.count) this.#fail("a target found twice");
     for (const [target, model] of this.#models.entries()) {
       const want = model.match(path, atMs);
-      const at = listed.get(target);
-      const got = at === undefined ? [0, 0, 0] : [found.depths[at], found.confirmedDepths[at], found.agesMs[at]];
+      const { placedBlocks, confirmedBlocks, placementAgeMs } = found;
+      const got = [placedBlocks, confirmedBlocks, placementAgeMs].map((column) => column[target]!);
+      if (listed.has(target) !== want[0]! > 0) this.#fail(`target ${target} listed`);
       if (got.join() !== want.join()) this.#fail(`target ${target}: found ${got}, not ${want}`);
     }
   }

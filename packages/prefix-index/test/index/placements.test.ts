@@ -1,7 +1,8 @@
 import { createSeededRandom } from "@espalier/core";
 import { describe, expect, test } from "vitest";
-import { createPlacementDepths, Placements, type PlacementsOptions } from "../../src/placements/placements.ts";
+import { Placements, type PlacementsOptions } from "../../src/placements/placements.ts";
 import { maxSegmentBlocks } from "../../src/placements/segments.ts";
+import { createPrefixMatches, resetPrefixMatches } from "../../src/prefix-matches.ts";
 import { randomHashes } from "../random-chains.ts";
 
 const usual = {
@@ -11,12 +12,13 @@ const usual = {
 
 function createPlacements(options: Partial<PlacementsOptions> = {}) {
   const placements = new Placements({ ...usual, ...options });
-  const found = createPlacementDepths(options.maxTargets ?? usual.maxTargets);
+  const found = createPrefixMatches(options.maxTargets ?? usual.maxTargets);
   /** Depths by target. */
   const match = (words: Uint32Array, nowMs: number): Record<number, number | undefined> => {
+    resetPrefixMatches(found);
     placements.match(words, words.length / 2, nowMs, found);
     return Object.fromEntries(
-      [...found.targets.subarray(0, found.count)].map((target, at) => [target, found.depths[at]]),
+      [...found.targets.subarray(0, found.count)].map((target) => [target, found.placedBlocks[target]]),
     );
   };
   return { placements, found, match };
@@ -38,7 +40,9 @@ test("what was placed is found with its age until it expires", () => {
   placements.place(3, words, 1_000, { nowMs: 100, ttlMs: 50 });
   placements.place(5, words, 400, { nowMs: 120, ttlMs: 100 });
   expect(match(words, 130)).toEqual({ 3: 1_000, 5: 400 });
-  const ages = Object.fromEntries([...found.targets.subarray(0, 2)].map((target, at) => [target, found.agesMs[at]]));
+  const ages = Object.fromEntries(
+    [...found.targets.subarray(0, 2)].map((target) => [target, found.placementAgeMs[target]]),
+  );
   expect(ages).toEqual({ 3: 30, 5: 10 });
   expect(match(words, 149.9)).toEqual({ 3: 1_000, 5: 400 });
   expect(match(words, 150)).toEqual({ 5: 400 });
@@ -51,8 +55,9 @@ test("who used the deepest of it last is told, by the number that was given", ()
   const { placements, found } = createPlacements();
   const words = chain(600);
   const userOf = (blocks: number): number | undefined => {
+    resetPrefixMatches(found);
     placements.match(words, blocks, 10, found);
-    return found.count === 0 ? undefined : found.users[0];
+    return found.count === 0 ? undefined : found.placedBy[3];
   };
   placements.place(3, words, 600, { nowMs: 0, ttlMs: 100, by: 7 });
   expect(userOf(600)).toBe(7);
@@ -88,9 +93,9 @@ test("the engine's own word is told apart, for as long as it counts", () => {
   placements.place(1, words, 30, { nowMs: 0, ttlMs: 1_000 });
   placements.confirm(1, words, 12, { nowMs: 1, ttlMs: 100 });
   expect(match(words, 50)).toEqual({ 1: 30 });
-  expect(found.confirmedDepths[0]).toBe(12);
+  expect(found.confirmedBlocks[1]).toBe(12);
   match(words, 101);
-  expect(found.confirmedDepths[0]).toBe(0);
+  expect(found.confirmedBlocks[1]).toBe(0);
   placements.confirm(2, words, 5, { nowMs: 0, ttlMs: 100 });
   expect(match(words, 50)).toEqual({ 1: 30, 2: 5 });
 });
@@ -242,10 +247,10 @@ test("targets that do not exist and chains that are too short are refused", () =
 describe("a block that an engine dropped", () => {
   const place = { nowMs: 0, ttlMs: 100 };
   const depthAt = (placements: Placements, words: Uint32Array, announced: number): number | undefined => {
-    const found = createPlacementDepths(usual.maxTargets);
-    placements.match(words, words.length / 2, 1, found, { announced: Int32Array.of(0, 0, 0, announced) });
-    const at = found.targets.subarray(0, found.count).indexOf(3);
-    return at < 0 ? undefined : found.depths[at];
+    const found = createPrefixMatches(usual.maxTargets);
+    found.gpuBlocks[3] = announced;
+    placements.match(words, words.length / 2, 1, found);
+    return found.isListed[3] === 1 ? found.placedBlocks[3] : undefined;
   };
 
   test("ends what was placed before, from there on, at that target alone", () => {

@@ -17,7 +17,7 @@ import type { TargetFeedParts } from "./target-feed.ts";
 /** From one list of keys to the next. A pool is believed to hold what it evicted for so long, and not what is new. */
 const listEveryMs = 1_000;
 /** A list that takes long is read less often: at most this part of the time. */
-const maxListShare = 0.1;
+const maxListShare = 0.25;
 /** From the request to the last byte of the list. */
 const timeoutMs = 10_000;
 /** Longest list of keys: some 600,000 keys. */

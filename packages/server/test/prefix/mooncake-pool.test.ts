@@ -8,7 +8,7 @@ import type { PoolTarget } from "../../src/prefix/engine-feeds.ts";
 import { maxListBytes } from "../../src/prefix/mooncake-pool.ts";
 import { removed, stored } from "./fake-events.ts";
 import { type FeedsRig, startFeedsRig, vllmSources } from "./feeds-rig.ts";
-import { specOf } from "./scripted-fleet.ts";
+import { lateAnswer, specOf } from "./scripted-fleet.ts";
 
 const index = asTargetIndex(100);
 const pool = (changes: Partial<PoolTarget["config"]> = {}): PoolTarget => ({
@@ -103,6 +103,24 @@ test("engines with different hashes make the pool unusable until ten minutes aft
   rig.answers.master = { "/get_all_keys": keys(1, 101, 102) };
   await settle(rig);
   expect(depth(rig)).toBe(2);
+});
+
+test("lists that take long are read less often, and quick ones every second again", async () => {
+  const rig = await poolRig();
+  const late = lateAnswer();
+  rig.answers.master = { "/get_all_keys": late.answer };
+  await settle(rig);
+  await rig.time.advanceAsync(2_000);
+  late.come("");
+  rig.answers.master = { "/get_all_keys": "" };
+  const before = rig.asked("master").length;
+  await rig.time.advanceAsync(7_500);
+  expect(rig.asked("master")).toHaveLength(before);
+  await rig.time.advanceAsync(6_000);
+  const after = rig.asked("master").length;
+  expect(after).toBeGreaterThan(before);
+  await rig.time.advanceAsync(3_000);
+  expect(rig.asked("master")).toHaveLength(after + 3);
 });
 
 test("only engines with the pool's models and labels are read for it, as long as they are there", async () => {

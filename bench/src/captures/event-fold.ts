@@ -1,6 +1,8 @@
 import { chainRoot, createBlockHasher, createHasherDigests } from "@espalier/core";
 import { createEventDecoder } from "@espalier/engine-model/kv-events";
+import type { EngineSignals } from "@espalier/engines";
 import { createPrefixIndex, createPrefixMatches, FeedLedger, tier } from "@espalier/prefix-index";
+import { isTooFewToLoad } from "@espalier/routing";
 
 /** The namespace of a prompt's blocks. */
 interface PromptSpace {
@@ -32,11 +34,15 @@ const seed = "captures";
 const target = 0;
 const neverMs = 0;
 
-/**
- * @param blockSize tokens per block, in engine and index
- * @param chunkTokens see `FeedLedgerOptions`
- */
-export function createEventFold(blockSize: number, chunkTokens?: number): EventFold {
+interface EventFoldOptions {
+  /** See `FeedLedgerOptions`. */
+  readonly chunkTokens?: number | undefined;
+  /** The kind of engine. */
+  readonly dialect?: EngineSignals["dialect"];
+}
+
+/** @param blockSize tokens per block, in engine and index */
+export function createEventFold(blockSize: number, { chunkTokens, dialect }: EventFoldOptions = {}): EventFold {
   const decoder = createEventDecoder();
   const index = createPrefixIndex({ maxTargets: 1 });
   const matches = createPrefixMatches(1);
@@ -81,9 +87,11 @@ export function createEventFold(blockSize: number, chunkTokens?: number): EventF
       index.match(chain, blocks, neverMs, matches);
       const { factBlocks, gpuBlocks, tierBlocks, heldBlocks } = matches;
       const onGpu = gpuBlocks[target]! + tierBlocks[tier.gpu]![target]!;
+      const beyond = (factBlocks[target]! - onGpu) * blockSize;
+      const fetched = isTooFewToLoad(dialect, beyond) ? 0 : beyond;
       return {
-        usable: factBlocks[target]! * blockSize,
-        fetched: (factBlocks[target]! - onGpu) * blockSize,
+        usable: onGpu * blockSize + fetched,
+        fetched,
         held: heldBlocks[target]! * blockSize,
       };
     },

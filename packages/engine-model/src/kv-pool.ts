@@ -7,6 +7,8 @@ import { maxCpuBlocks } from "./validation.ts";
 /** Size and link of a pool. `pairBytesPerSecond` is the link of one engine, `bytesPerSecond` that of the pool. */
 export interface KvPoolSettings extends Pick<PullLimits, "latencyMs" | "bytesPerSecond" | "pairBytesPerSecond"> {
   readonly blocks: number;
+  /** Blocks that are found and read together, as LMCache's chunks of 256 tokens; 1 by default. */
+  readonly chunkBlocks?: number;
 }
 
 /** Memory outside the engines that all of them write to and read from. It runs on engine time: the caller advances it. */
@@ -40,15 +42,19 @@ interface KvPoolOptions extends KvPoolSettings {
 
 /**
  * A pool of KV blocks as Mooncake Store and LMCache's remote backends are, with LRU eviction. Engines write every block
- * through, which costs them nothing, because writes overlap with steps. Reads share the link of the pool and that of the
+ * through, which costs them nothing, because writes overlap with steps. They look a prompt up from its beginning, whatever
+ * they have of it, and in whole chunks. Reads share the link of the pool and that of the
  * engine, and go to its CPU memory. Blocks that are read are not evicted meanwhile.
  *
  * @throws RangeError when a setting makes no sense
  */
 export function createKvPool(options: KvPoolOptions): KvPool {
-  const { blocks, blockSize, computeMsPerToken, onChanges, changed, ...limits } = options;
+  const { blocks, chunkBlocks = 1, blockSize, computeMsPerToken, onChanges, changed, ...limits } = options;
   if (!(Number.isSafeInteger(blocks) && blocks >= 1 && blocks <= maxCpuBlocks)) {
     throw new RangeError(`a pool of ${blocks} blocks is not between 1 and ${maxCpuBlocks}`);
+  }
+  if (!(Number.isSafeInteger(chunkBlocks) && chunkBlocks >= 1)) {
+    throw new RangeError(`chunks of ${chunkBlocks} blocks are not a whole number > 0`);
   }
   const log = createChangeLog({ copied: blockChange.pooled, left: blockChange.dropped });
   const memory = createOffloadTier({ capacity: blocks, blockSize, loadMsPerBlock: 0, log });
@@ -56,7 +62,8 @@ export function createKvPool(options: KvPoolOptions): KvPool {
   const hold = (request: BlockRequest, { fromTokens, toTokens }: TokenRange): KvHold | undefined => {
     const { promptTokens, outputTokens, chain: hashes, adapter } = request;
     const chain = { promptTokens, totalTokens: promptTokens + outputTokens, hashes, adapter, hashBlocks() {} };
-    const found = memory.hold(chain, fromTokens, toTokens);
+    const reached = memory.reach(chain, 0, toTokens);
+    const found = memory.hold(chain, fromTokens, reached - (reached % (chunkBlocks * blockSize)));
     const tokens = (found?.toTokens ?? fromTokens) - fromTokens;
     if (limits.latencyMs + tokens * readMsPerToken < tokens * computeMsPerToken) return found;
     found?.release();

@@ -40,8 +40,8 @@ function createRig(more: Partial<KvPoolSettings> = {}) {
       changes++;
     },
   });
-  /** What a read of the first blocks gets, and when. */
-  const read = (blocks: number, engine = "one", timeMs = 0) => {
+  /** What a read of the first blocks gets, and when, for an engine that has the first `from` of them. */
+  const read = (blocks: number, engine = "one", timeMs = 0, from = 0) => {
     const got = { toTokens: Number.NaN, atMs: Number.NaN };
     const receiver = {
       found() {},
@@ -49,7 +49,7 @@ function createRig(more: Partial<KvPoolSettings> = {}) {
         Object.assign(got, { toTokens, atMs });
       },
     };
-    const range = { fromTokens: 0, toTokens: 4 * blocks };
+    const range = { fromTokens: 4 * from, toTokens: 4 * blocks };
     pool.sourceFor(requestOf(blocks), engine).pull(range, receiver, timeMs);
     return got;
   };
@@ -102,6 +102,21 @@ describe("a pool", () => {
     pool.advanceTo(1_000);
     expect(got).toEqual({ toTokens: 16, atMs: 3 + 4 * 8 });
     expect(pool.stats()).toMatchObject({ served: 1, missed: 0, sentTokens: 16 });
+  });
+
+  test("is looked up from a prompt's beginning, in whole chunks", () => {
+    const { pool, read } = createRig({ chunkBlocks: 2 });
+    pool.write(changesOf(blockChange.stored, 0, 5));
+    const got = read(6);
+    const behind = read(6, "two", 0, 2);
+    pool.advanceTo(1_000);
+    expect([got.toTokens, behind.toTokens]).toEqual([16, 16]);
+    // Without its first block nothing of it is found, though the engine has that one.
+    const other = createRig();
+    other.pool.write(changesOf(blockChange.stored, 1, 4));
+    const without = other.read(4, "one", 0, 1);
+    other.pool.advanceTo(1_000);
+    expect(without.toTokens).toBe(4);
   });
 
   test("shares its own link among engines", () => {

@@ -80,7 +80,7 @@ export {
 } from "./prefix/prefix-knowledge.ts";
 export type { LearnedTarget, PromptBlocks, PromptLearning } from "./prefix/prompt-blocks.ts";
 export { createRecentPrompts, type RecentPrompts } from "./prefix/prompt-blocks.ts";
-export type { KnownPool, PoolReach } from "./prefix/write-match.ts";
+export { isTooFewToLoad, type KnownPool, type PoolReach } from "./prefix/write-match.ts";
 export type { ChosenPull } from "./pulls/kv-pull.ts";
 export { createLendTrust } from "./pulls/lend-trust.ts";
 export { Dispatch } from "./request/dispatch.ts";

@@ -14,7 +14,8 @@ export interface RoutingTarget {
     readonly kvPull?: KvPullSpec | undefined;
   };
   readonly load: TargetLoad;
-  readonly signals: Omit<EngineSignals, "dialect" | "awake">;
+  /** `dialect` is absent where nothing depends on the kind of engine. */
+  readonly signals: Omit<EngineSignals, "dialect" | "awake"> & Partial<Pick<EngineSignals, "dialect">>;
   readonly adapters: Pick<TargetAdapters, "stateOf" | "seen">;
   /** Milliseconds of a round trip between this router and the engine; NaN until it is measured. */
   readonly networkMs: number;

@@ -40,7 +40,7 @@ test.each(captures)("%s: what the events predict of each request is what vLLM re
   const header = JSON.parse(lines[0]!) as CaptureHeader;
   const full = header.groups.find(({ kind }) => kind.includes("full") || kind.startsWith("mla"))!;
   const chunk = header.groups.find(({ attention_chunk_size }) => attention_chunk_size)?.attention_chunk_size;
-  const outcomes = compare(lines.slice(1), createEventFold(full.block_size, chunk));
+  const outcomes = compare(lines.slice(1), createEventFold(full.block_size, { chunkTokens: chunk }));
   const different = outcomes.filter(({ predicted, reported }) => predicted !== reported);
   expect(different.filter(({ predicted, reported }) => predicted > reported)).toEqual([]);
   expect(different).toHaveLength(readShort[name] ?? 0);

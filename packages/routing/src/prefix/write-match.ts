@@ -1,4 +1,5 @@
 import type { TargetIndex } from "@espalier/core";
+import type { EngineSignals } from "@espalier/engines";
 import type { CandidateSet } from "@espalier/policies";
 import type { PrefixMatches } from "@espalier/prefix-index";
 import type { FeedQuality } from "@espalier/shared-tree";
@@ -59,6 +60,8 @@ function writeOwn(
   candidates.matchedTokens[at] = held;
   candidates.matchAgeMs[at] = placed > facts ? matches.placementAgeMs[number]! : Number.NaN;
   if (!trusted || matches.factBlocks[number]! <= facts) return held;
+  const inMemories = usableOf(matches.factBlocks[number]!, target, prompt);
+  if (isTooFewToLoad(target.signals.dialect, inMemories - usableOf(facts, target, prompt))) return held;
   // Lower tiers count from where the GPU ends; a prediction may overlap them.
   const columns = [candidates.matchedCpuTokens, candidates.matchedDiskTokens, candidates.matchedExternalTokens];
   let depth = facts;
@@ -69,6 +72,14 @@ function writeOwn(
     held = reached;
   }
   return held;
+}
+
+/** SGLang's HiCache loads nothing that brings fewer tokens (`load_back_threshold`). */
+const sglangMinLoadTokens = 10;
+
+/** Whether an engine computes this many cached tokens beyond its GPU instead of loading them. */
+export function isTooFewToLoad(dialect: EngineSignals["dialect"], tokens: number): boolean {
+  return dialect === "sglang" && tokens < sglangMinLoadTokens;
 }
 
 /**

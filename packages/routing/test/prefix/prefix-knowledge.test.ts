@@ -81,6 +81,19 @@ describe("lower tiers add what begins where the GPU ends", () => {
   });
 });
 
+test.each<{ dialect: "sglang" | "vllm"; engineBlock: number; cpu: number }>([
+  { dialect: "sglang", engineBlock: 8, cpu: 0 },
+  { dialect: "sglang", engineBlock: 4, cpu: 12 },
+  { dialect: "vllm", engineBlock: 8, cpu: 8 },
+])("$dialect with blocks of $engineBlock tokens loads $cpu from CPU memory: HiCache leaves fewer than 10", (loads) => {
+  const { see, announce, target } = knowledgeRig({ quality: "complete", engineBlock: loads.engineBlock });
+  target.signals.dialect = loads.dialect;
+  const whole = promptOf(tokensOf("a", 96));
+  announce(whole, 0, 5);
+  announce(whole, 5, 6, "cpu");
+  expect(see(whole)).toMatchObject({ gpu: 80, cpu: loads.cpu });
+});
+
 describe("depths are cut to what the engine can use", () => {
   test.each<{ name: string; tokens: number; depth: number; engineBlock?: number; usable: number }>([
     { name: "blocks of the index where the engine's are not known", tokens: 100, depth: 3, usable: 48 },

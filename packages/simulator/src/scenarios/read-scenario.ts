@@ -34,9 +34,10 @@ const threshold: Read<number> = (value, field, fail) =>
 
 const policyOptions = record(number);
 
-const kvPool = object({
-  ...{ blocks: count, latencyMs: milliseconds, bytesPerSecond: positive, pairBytesPerSecond: positive },
-});
+const kvPool = object(
+  { blocks: count, latencyMs: milliseconds, bytesPerSecond: positive, pairBytesPerSecond: positive },
+  { chunkBlocks: count },
+);
 
 /** Milliseconds, or `none`. */
 const objective: Read<number> = (value, field, fail) =>

@@ -16,6 +16,7 @@ type CaptureLine =
     };
 
 interface CaptureHeader {
+  readonly kind: string;
   readonly groups: readonly [{ readonly block_size: number }];
   /** Of vLLM: its command line, and blocks of GPU memory. */
   readonly arguments?: readonly string[];

@@ -60,9 +60,9 @@ function runModel(capture: PoolCapture): CapturedPrompt[] {
   if (parameters.flavour === "vllm") run(warmUpOf(capture), [0]);
   // What LMCache evicts when is up to the clock of its server, so its events say what it has.
   const chunks = isOfLmcache(capture) ? createChunkStore() : undefined;
-  for (const { prompt, output, messages: told } of capture.requests) {
+  for (const { prompt, output, messages: announced } of capture.requests) {
     run(prompt, output, chunks?.tokensOf(prompt));
-    for (const message of told) chunks?.apply(message);
+    for (const message of announced) chunks?.apply(message);
     results.push({ prompt, output, cachedTokens, messages });
     messages = [];
   }

@@ -128,7 +128,9 @@ test("a path that climbs out of what is listed is refused", async () => {
   expect((await call(router.url, { path: "/custom/..a/b..c/..." })).status).toBe(200);
 });
 
-test.each([["/v1/models"], ["/v1/chat/completions"], ["/health"], ["/v1/models/*"], ["/same", "/same"]])(
+// The paths of uploads are registered in a turn of their own: what was said of them was the library's error, without a setting.
+const served = ["/v1/models", "/v1/chat/completions", "/health", "/v1/models/*", "/v1/audio/transcriptions"];
+test.each([...served.map((path) => [path]), ["/same", "/same"]])(
   "a list with what is served already (%s) is refused at the start",
   async (...paths) => {
     await expect(rig.router({ config: { "forward-paths": paths } })).rejects.toMatchObject({

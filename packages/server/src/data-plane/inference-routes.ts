@@ -282,22 +282,25 @@ function queryOf(url: string): string {
  * Forwards the configured additional paths. The header `x-espalier-model`, or `model` in a body of JSON or in a form,
  * selects the model; without them it is the only one served.
  *
- * @throws EspalierError `config_invalid` for a path that the router serves itself or that is listed twice
+ * The app does not get ready, by EspalierError `config_invalid`, for a path that the router serves itself or that is listed twice.
  */
 export function registerForwardRoutes(app: FastifyInstance, context: RouterContext): void {
-  for (const path of context.live.current.forwardPaths) {
-    try {
-      app.route({
-        method: ["GET", "POST", "PUT", "PATCH", "DELETE"],
-        // A colon would begin a parameter.
-        url: path.replaceAll(":", "::"),
-        config: { family: "openai", endpointId: "forwarded", anyBody: true },
-        handler: (request, reply) => answer(context, request, reply, "openai", () => plan(context, request)),
-      });
-    } catch (error) {
-      throw new EspalierError("config_invalid", `forward-paths: ${path} is served already`, { cause: error });
+  // In their own turn: paths of uploads, which have one too, are there by then.
+  app.register(async (forwarded) => {
+    for (const path of context.live.current.forwardPaths) {
+      try {
+        forwarded.route({
+          method: ["GET", "POST", "PUT", "PATCH", "DELETE"],
+          // A colon would begin a parameter.
+          url: path.replaceAll(":", "::"),
+          config: { family: "openai", endpointId: "forwarded", anyBody: true },
+          handler: (request, reply) => answer(context, request, reply, "openai", () => plan(context, request)),
+        });
+      } catch (error) {
+        throw new EspalierError("config_invalid", `forward-paths: ${path} is served already`, { cause: error });
+      }
     }
-  }
+  });
 }
 
 /** Dot segments, including escaped ones: an engine could resolve them to a path that is not listed. */

@@ -184,10 +184,12 @@ test("the same file goes to the same engine, other files to all of them", async 
   const router = await rig.router({ engines: engines.map(({ url }) => url) });
   const engineOf = async (seed: number, more: readonly Buffer[] = []) =>
     (await post(router, form(model("tiny"), ...more, file(200_000, seed)))).headers["x-espalier-engine"];
-  const seeds = Array.from({ length: 16 }, (_, at) => at + 1);
+  // Each new file goes to an engine drawn of four: that one gets none of 64 happens once in 25 million runs.
   const first: unknown[] = [];
-  for (const seed of seeds) first.push(await engineOf(seed));
+  while (first.length < 16 || (first.length < 64 && new Set(first).size < 4))
+    first.push(await engineOf(first.length + 1));
   expect(new Set(first).size).toBe(4);
+  const seeds = first.map((_, at) => at + 1);
   const again: unknown[] = [];
   for (const seed of seeds) again.push(await engineOf(seed, [part('name="language"', "en")]));
   expect(again).toEqual(first);

@@ -200,6 +200,18 @@ export const engines = {
       ],
       "Feeds that went from router to router.",
     ),
+    plot(
+      "Lists of KV pools' keys",
+      "ops",
+      [[sum(rate("espalier_kv_pool_lists_total"), "pool, outcome"), "{{pool}}: {{outcome}}"]],
+      "Read from the masters of KV pools, by outcome.",
+    ),
+    plot(
+      "Unknown keys of KV pools",
+      "short",
+      [[`max by (pool) (${of("espalier_kv_pool_unknown_keys")})`, "{{pool}}"]],
+      "In the latest list, of blocks that no engine has announced.",
+    ),
     row("LoRA adapters and what is learned"),
     plot(
       "Adapters loaded",

@@ -87,7 +87,7 @@ test.for(pages)(
       join(dirname(files["espalier.yaml"]!), "packages"),
     );
     if (json) files["request.json"] = temporaryFile("request.json", json);
-    const env = { ESPALIER_ADMIN_PORT: "0" };
+    const env = { ESPALIER_LISTEN_PORT: "0", ESPALIER_ADMIN_PORT: "0" };
 
     const serve = async (args: readonly string[]): Promise<void> => {
       const program = start(args, { env });

@@ -134,7 +134,8 @@ test.for(pages)(
 
     const chat = (body: object) => post(`${routers[0]!.url}/v1/chat/completions`, JSON.stringify(body));
     const model = engines ? "my-model" : "sim-model";
-    const first = { role: "user", content: "Which walls are warm enough for a pear in a cold country? ".repeat(8) };
+    // Engines within 8 ms tie, and the one with fewer requests wins: this prompt takes longer than that to compute.
+    const first = { role: "user", content: "Which walls are warm enough for a pear in a cold country? ".repeat(160) };
     const whole = await chat({ model, max_tokens: 20, messages: [first] });
     expect(whole.status).toBe(200);
     const said = (JSON.parse(whole.text) as { choices: { message: object }[] }).choices[0]!.message;

@@ -57,8 +57,8 @@ export function describeDemo(fleet: DemoFleet): string {
     ...(next && sharing === "mesh"
       ? [
           envoy
-            ? "through either router, the prompt goes to the engine that caches it"
-            : `repeat at ${next.url}: every router finds the engine that caches the prompt`,
+            ? "through either router, the prompt goes to the engine that caches it, unless that is busier than others"
+            : `repeat at ${next.url}: every router finds the engine that caches the prompt, unless that is busier than others`,
         ]
       : []),
     `  npx espalier top --admin ${adminUrl}`,

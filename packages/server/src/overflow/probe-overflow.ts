@@ -1,4 +1,4 @@
-import { type HttpClient, systemClock, systemScheduler } from "@espalier/core";
+import { type HttpClient, isJsonObject, parseJson, systemClock, systemScheduler } from "@espalier/core";
 import { createProxy } from "@espalier/engines";
 import type { CompiledConfig, OverflowConfig } from "../config/index.ts";
 import { backendHeaders } from "./overflow.ts";
@@ -54,12 +54,8 @@ async function askModels(http: HttpClient, backend: OverflowConfig): Promise<Ove
 }
 
 function readModels(body: string): ReadonlySet<string> | undefined {
-  try {
-    // The answer may have any shape.
-    const { data } = (JSON.parse(body) ?? {}) as { data?: unknown };
-    if (!Array.isArray(data)) return undefined;
-    return new Set(data.flatMap((one: { id?: unknown } | null) => (typeof one?.id === "string" ? [one.id] : [])));
-  } catch {
-    return undefined;
-  }
+  const answer = parseJson(body);
+  const data = isJsonObject(answer) ? answer.data : undefined;
+  if (!Array.isArray(data)) return undefined;
+  return new Set(data.flatMap((one) => (isJsonObject(one) && typeof one.id === "string" ? [one.id] : [])));
 }

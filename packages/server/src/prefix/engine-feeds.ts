@@ -4,6 +4,7 @@ import {
   type EngineId,
   type HttpClient,
   type KvEventsSpec,
+  parseJson,
   plainHost,
   type Random,
   type Startable,
@@ -375,15 +376,7 @@ interface Answer {
 async function ask(http: HttpClient, url: string): Promise<Answer | undefined> {
   try {
     const { status, body } = await http({ url, timeoutMs, maxBytes });
-    return { status, json: status === 200 ? parsed(body) : undefined };
-  } catch {
-    return undefined;
-  }
-}
-
-function parsed(body: string): unknown {
-  try {
-    return JSON.parse(body);
+    return { status, json: status === 200 ? parseJson(body) : undefined };
   } catch {
     return undefined;
   }

@@ -103,10 +103,6 @@ export class MooncakePool {
   }
 }
 
-interface OpenSource extends Startable {
-  readonly source: PoolSource;
-}
-
 class MooncakeReading implements EventReading {
   readonly #options: MooncakePoolOptions;
   readonly #target: FeedTarget;
@@ -114,7 +110,7 @@ class MooncakeReading implements EventReading {
   readonly #sourcesNow: () => readonly PoolSource[];
   readonly #keys: PoolKeys;
   readonly #meters: ReturnType<typeof createPoolMeters>;
-  readonly #open = new Map<string, OpenSource>();
+  readonly #open = new Map<string, Startable>();
   #isRunning = false;
   #cancel: Cancel = () => {};
   #state: FeedState = "off";
@@ -199,7 +195,7 @@ class MooncakeReading implements EventReading {
     };
   }
 
-  #follow(source: PoolSource): OpenSource {
+  #follow(source: PoolSource): Startable {
     const { parts } = this.#options;
     const feed = createKvFeed({
       ...parts,
@@ -215,7 +211,7 @@ class MooncakeReading implements EventReading {
       },
     });
     void feed.start();
-    return { source, start: () => feed.start(), stop: () => feed.stop() };
+    return feed;
   }
 
   /** Reads one list, and plans the next. */

@@ -1,3 +1,4 @@
+import { parseJson } from "@espalier/core";
 import type { BindingStore } from "@espalier/routing";
 
 /** What engines of a model make of an image, audio or video: it stands for one token of the chat template. */
@@ -57,12 +58,8 @@ function readRow(text: string | undefined): MediaRow | undefined {
 
 /** The elements of a JSON list; none for another text. */
 export function parsedList(text: string): readonly unknown[] {
-  try {
-    const value: unknown = JSON.parse(text);
-    return Array.isArray(value) ? value : [];
-  } catch {
-    return [];
-  }
+  const value = parseJson(text);
+  return Array.isArray(value) ? value : [];
 }
 
 export const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) > 0;
